@@ -1,0 +1,1 @@
+"""vitalgate: the gateway, its edges and its composition."""

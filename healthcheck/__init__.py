@@ -1,0 +1,1 @@
+"""The health engine: it judges agents with or without a gateway."""

@@ -1,0 +1,1 @@
+"""The registry of agents: values, rules and stores."""
