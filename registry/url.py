@@ -17,7 +17,7 @@ DEFAULT_PORTS: dict[Scheme, int] = {"http": 80, "https": 443}
 
 _URL = re.compile(r"(https?)://([^/?]*)(.*)", re.IGNORECASE | re.DOTALL)
 _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
-_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?")
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([^:\[\]]*))?")
 _LABEL = re.compile(r"[a-z0-9_\-]{1,63}")
 _PORT = re.compile(r"[0-9]{1,5}")
 # RFC 3986 plus "[", "]" and "|", which clients send as they are. Everything else has to be percent-encoded.

@@ -40,7 +40,7 @@ REFUSED = {
         "http://u:p@127.0.0.1:9001/", "http://@h/", "http://h:80@169.254.169.254/", "http://u@[::1]/",
     ],
     "zone": ["http://[fe80::1%25eth0]/", "http://[fe80::1%eth0]/"],
-    "brackets": ["http://::1/", "http://[::1/", "http://[::1]x/", "http://[[::1]]/"],
+    "brackets": ["http://::1/", "http://h:80:80/", "http://[::1/", "http://[::1]x/", "http://[[::1]]/"],
     "IPv6": ["http://[]/", "http://[v1.x]/", "http://[127.0.0.1]/"],
     "backslash": ["http://127.0.0.1:6666\\@1.1.1.1/", "http://h\\x"],
     "control": [
@@ -56,7 +56,7 @@ REFUSED = {
     ],
     "port": [
         "http://h:0/", "http://h:-1/", "http://h:99999/", "http://h:65536/", "http://h:/", "http://h:8x/",
-        "http://h:+80/", "http://h:80:80/", "http://h:000080/", "http://h:" + "9" * 5000 + "/",
+        "http://h:+80/", "http://h:000080/", "http://h:" + "9" * 5000 + "/",
     ],
     "host is malformed": [
         "http://127.0.0.%31/", "http://h%00/", "http://a..b/", "http://./", "http://.a/", "http://a../",
