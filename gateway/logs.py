@@ -1,0 +1,202 @@
+"""Structured logs: a line per call and per event, written by a thread so that a slow reader stalls nobody."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+#: What may wait for a stalled reader of the log before lines are dropped (and counted).
+_PENDING_LIMIT: Final = 16 * 1024 * 1024
+
+#: How long lines may wait for company.
+_BATCH_SECONDS: Final = 0.05
+
+_encode = msgspec.json.Encoder().encode
+
+
+class CallLine(msgspec.Struct, omit_defaults=True, gc=False):
+    """One call (contract 8). Times in milliseconds, sizes in bytes; never a body, token or credential."""
+
+    time: str
+    level: str
+    event: str
+    request_id: str
+    caller: str
+    agent: str
+    method: str
+    outcome: str
+    status: int
+    duration_ms: float
+    bytes_in: int
+    bytes_out: int
+    reason: str = ""
+    trace_id: str = ""
+    events: int = 0
+
+
+class LogWriter:
+    """Writes lines to a file descriptor from a thread of its own, in order.
+
+    The thread is woken once per batch, not once per line: lines wait up to a twentieth of a second.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lines: deque[bytes] = deque()
+        self._pending = 0
+        self._closing = False
+        self._awake = threading.Event()
+        self._hurry = threading.Event()
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, line: bytes) -> None:
+        """Queue a whole line; dropped and counted when the reader has stalled for too long."""
+        if self._pending > _PENDING_LIMIT:
+            self.dropped += 1
+            return
+        self._pending += len(line)
+        self._lines.append(line)
+        if not self._awake.is_set():
+            self._awake.set()
+
+    def close(self) -> None:
+        """Write what is queued, for at most two seconds, and end the thread."""
+        self._closing = True
+        self._hurry.set()
+        self._awake.set()
+        self._thread.join(2.0)
+
+    def _run(self) -> None:
+        while not (self._closing and not self._lines):
+            self._awake.wait()
+            self._hurry.wait(_BATCH_SECONDS)
+            self._awake.clear()
+            self._write_batch()
+
+    def _write_batch(self) -> None:
+        batch = b"".join(self._lines.popleft() for _ in range(len(self._lines)))
+        try:
+            _write_all(self._fd, batch)
+        except OSError:
+            self.dropped += 1  # the reader of our log is gone; serving goes on
+        self._pending -= len(batch)
+
+
+def _write_all(fd: int, line: bytes) -> None:
+    while line:
+        line = line[os.write(fd, line) :]
+
+
+class Clock:
+    """Writes the time cheaply: the text of the second is kept for as long as it lasts."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def __call__(self) -> str:
+        """Give the time as RFC 3339 in UTC with milliseconds."""
+        nanoseconds = time.time_ns()
+        second = nanoseconds // 1_000_000_000
+        if second != self._second:
+            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+            self._second = second
+        return f"{self._text}{nanoseconds // 1_000_000 % 1000:03d}Z"
+
+
+now: Final = Clock()
+
+
+def as_json(fields: dict[str, Any]) -> bytes:
+    """Write a line of JSON; text that is not valid Unicode is escaped rather than refused."""
+    try:
+        return _encode(fields) + b"\n"
+    except (UnicodeEncodeError, TypeError):
+        return _encode({name: _printable(value) for name, value in fields.items()}) + b"\n"
+
+
+def as_text(fields: dict[str, Any]) -> bytes:
+    """Write a line for people: time, level, event, then what is left as name=value."""
+    rest = dict(fields)
+    first = " ".join(str(rest.pop(name, "-")) for name in ("time", "level", "event"))
+    line = " ".join([first, *(f"{name}={_printable(value)}" for name, value in rest.items())])
+    return line.encode(errors="backslashreplace") + b"\n"
+
+
+def _printable(value: Any) -> str:
+    return str(value).encode(errors="backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
+
+
+_FORMATS: Final[dict[str, Callable[[dict[str, Any]], bytes]]] = {"json": as_json, "text": as_text}
+
+
+class _Handler(logging.Handler):
+    """Brings the lines of Python's logging into the same stream and form."""
+
+    def __init__(self, writer: LogWriter, form: Callable[[dict[str, Any]], bytes]) -> None:
+        super().__init__()
+        self._writer = writer
+        self._form = form
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, Any] = {
+            "time": now(),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["exception"] = logging.Formatter().formatException(record.exc_info)
+        self._writer.write(self._form(fields))
+
+
+class Logs:
+    """The log of one process: `event` for what happens seldom, `call` for each call."""
+
+    def __init__(self, *, level: str, form: str, calls: bool, fd: int | None = None) -> None:
+        """Open the log. `form` is json or text; `calls` writes a line per call at level info."""
+        self._writer = LogWriter(sys.stderr.fileno() if fd is None else fd)
+        self._form = _FORMATS[form]
+        self._handler = _Handler(self._writer, self._form)
+        number = logging.getLevelNamesMapping()[level.upper()]
+        self._logger = logging.getLogger("vitalgate")
+        self._logger.setLevel(number)
+        self._logger.addHandler(self._handler)
+        self._logger.propagate = False
+        for name in ("uvicorn", "litestar", "asyncio"):
+            foreign = logging.getLogger(name)
+            foreign.addHandler(self._handler)
+            foreign.setLevel(max(number, logging.WARNING))
+            foreign.propagate = False
+        self.calls = calls and number <= logging.INFO
+        self._json = form == "json"
+
+    def event(self, event: str, *, level: str = "info", **fields: Any) -> None:
+        """Log something that happened."""
+        number = logging.getLevelNamesMapping()[level.upper()]
+        self._logger.log(number, event, extra={"fields": fields})
+
+    def call(self, line: CallLine) -> None:
+        """Log one call."""
+        try:
+            text = _encode(line) + b"\n" if self._json else as_text(msgspec.structs.asdict(line))
+        except UnicodeEncodeError:
+            text = as_json(msgspec.structs.asdict(line))
+        self._writer.write(text)
+
+    def close(self) -> None:
+        """Write what is queued and take the handlers off again."""
+        for name in ("vitalgate", "uvicorn", "litestar", "asyncio"):
+            logging.getLogger(name).removeHandler(self._handler)
+        self._writer.close()

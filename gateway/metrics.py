@@ -1,0 +1,200 @@
+"""Counting calls without a cost worth naming, and writing the Prometheus page (contract 7).
+
+A call touches plain dicts and lists (`Cells`); text is made at scrape time, agent by agent, with pauses, so
+that a scrape of a thousand agents never holds up a call. What is not per call uses prometheus-client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from gateway.methods import KUBEMQ_METHODS, V03_METHODS, V1_METHODS
+
+SUCCESS, APPLICATION_ERROR, TRANSPORT_ERROR = "success", "application_error", "transport_error"
+PROTOCOL_ERROR, CANCELLED = "protocol_error", "cancelled"
+
+#: Upper bounds of the duration buckets, in seconds: from a local echo to the longest blocking call.
+BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+#: How long the series of a removed agent are kept, so that its last values are scraped.
+RETENTION_SECONDS: Final = 3600.0
+UNKNOWN: Final = "unknown"
+
+_KNOWN_METHODS: Final = V03_METHODS | V1_METHODS | KUBEMQ_METHODS
+#: Agents written between two pauses of a scrape: about a millisecond of work.
+_AGENTS_PER_TURN: Final = 25
+
+
+class Cells:
+    """The numbers of one agent."""
+
+    __slots__ = ("agent_id", "bucket_lines", "buckets", "errors", "gone_at", "requests", "seconds")
+
+    def __init__(self, agent_id: str) -> None:
+        self.agent_id = agent_id
+        self.requests: dict[tuple[str, str], int] = {}
+        self.errors: dict[int, int] = {}
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.seconds = 0.0
+        self.gone_at: float | None = None
+        self.bucket_lines: tuple[str, ...] = ()
+
+    def request(self, method: str, status: str, seconds: float) -> None:
+        """Count a call whose forwarding had begun, at its end."""
+        key = (method if method in KUBEMQ_METHODS else UNKNOWN, status)
+        requests = self.requests
+        requests[key] = requests.get(key, 0) + 1
+        self.buckets[bisect_left(BUCKETS, seconds)] += 1
+        self.seconds += seconds
+
+    def error(self, code: int) -> None:
+        """Count an error that the gateway made, by KubeMQ's code."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+
+class Metrics:
+    """All metrics of one gateway; several may live in one process."""
+
+    def __init__(self, namespace: str, version: str, *, clock: Callable[[], float] = monotonic) -> None:
+        """Prepare the page. `namespace` is the prefix of KubeMQ's metrics (`metrics.namespace`)."""
+        self._namespace = namespace
+        self._clock = clock
+        self._cells: dict[str, Cells] = {}
+        self.unknown = Cells(UNKNOWN)
+        self.calls: dict[tuple[str, str], int] = {}
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._operations = Counter(
+            f"{namespace}_registry_operations",
+            "Registry operations.",
+            ("op", "status"),
+            registry=registry,
+        )
+        self.loop_lag = Histogram(
+            "vitalgate_event_loop_lag_seconds",
+            "How late the event loop ran a timer.",
+            buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0),
+            registry=registry,
+        )
+        Info("vitalgate_build", "The running version.", registry=registry).info({"version": version})
+
+    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Add a gauge that is read at scrape time."""
+        gauge = Gauge(f"vitalgate_{name}", text, registry=self.registry)
+        gauge.set_function(read)
+
+    def gauges(self, name: str, text: str, label: str, reads: dict[str, Callable[[], float]]) -> None:
+        """Add a gauge with one label, each value read at scrape time."""
+        gauge = Gauge(f"vitalgate_{name}", text, (label,), registry=self.registry)
+        for value, read in reads.items():
+            gauge.labels(value).set_function(read)
+
+    def operation(self, op: str, status: str) -> None:
+        """Count a registry operation."""
+        self._operations.labels(op, status).inc()
+
+    def call(self, method: str, outcome: str) -> None:
+        """Count a call, forwarded or not, under the closed set of A2A's method names."""
+        key = (method if method in _KNOWN_METHODS else UNKNOWN, outcome)
+        self.calls[key] = self.calls.get(key, 0) + 1
+
+    def cells(self, agent_id: str) -> Cells:
+        """Give the cells of a registered agent, made if need be."""
+        cells = self._cells.get(agent_id)
+        if cells is None:
+            cells = self._cells[agent_id] = Cells(agent_id)
+        cells.gone_at = None
+        return cells
+
+    def retire(self, agent_id: str) -> None:
+        """Note that an agent is gone: its series disappear an hour later unless it comes back."""
+        cells = self._cells.get(agent_id)
+        if cells is not None:
+            cells.gone_at = self._clock()
+
+    async def page(self) -> bytes:
+        """Write the whole page; other work of the event loop goes on in between."""
+        parts = [generate_latest(self.registry).decode()]
+        self._forget()
+        everybody = [self.unknown, *self._cells.values()]
+        for family, write in (
+            (_REQUESTS, self._request_lines),
+            (_DURATIONS, self._duration_lines),
+            (_ERRORS, self._error_lines),
+        ):
+            parts.append(_head(self._namespace, *family))
+            for start in range(0, len(everybody), _AGENTS_PER_TURN):
+                for cells in everybody[start : start + _AGENTS_PER_TURN]:
+                    parts.extend(write(cells))
+                await asyncio.sleep(0)
+        parts.append(_head("vitalgate", "calls_total", "counter", "Calls by method and outcome."))
+        parts.extend(
+            f'vitalgate_calls_total{{method="{method}",outcome="{outcome}"}} {count}\n'
+            for (method, outcome), count in sorted(self.calls.items())
+        )
+        return "".join(parts).encode()
+
+    def _forget(self) -> None:
+        horizon = self._clock() - RETENTION_SECONDS
+        for cells in [c for c in self._cells.values() if c.gone_at is not None and c.gone_at <= horizon]:
+            del self._cells[cells.agent_id]
+
+    def _request_lines(self, cells: Cells) -> Iterator[str]:
+        for (method, status), count in cells.requests.items():
+            labels = f'agent_id="{cells.agent_id}",method="{method}",status="{status}"'
+            yield f"{self._namespace}_requests_total{{{labels}}} {count}\n"
+
+    def _error_lines(self, cells: Cells) -> Iterator[str]:
+        for code, count in cells.errors.items():
+            labels = f'agent_id="{cells.agent_id}",error_code="{code}"'
+            yield f"{self._namespace}_errors_total{{{labels}}} {count}\n"
+
+    def _duration_lines(self, cells: Cells) -> Iterator[str]:
+        if not cells.requests:
+            return
+        if not cells.bucket_lines:
+            cells.bucket_lines = self._bucket_lines(cells.agent_id)
+        total = 0
+        for line, count in zip(cells.bucket_lines, cells.buckets, strict=False):
+            total += count
+            yield f"{line}{total}\n"
+        yield f"{cells.bucket_lines[-2]}{cells.seconds!r}\n"
+        yield f"{cells.bucket_lines[-1]}{total}\n"
+
+    def _bucket_lines(self, agent_id: str) -> tuple[str, ...]:
+        name = f"{self._namespace}_request_duration_seconds"
+        bounds = [*map(str, BUCKETS), "+Inf"]
+        return (
+            *(f'{name}_bucket{{agent_id="{agent_id}",le="{bound}"}} ' for bound in bounds),
+            f'{name}_sum{{agent_id="{agent_id}"}} ',
+            f'{name}_count{{agent_id="{agent_id}"}} ',
+        )
+
+
+_REQUESTS: Final = ("requests_total", "counter", "Calls whose forwarding began.")
+_DURATIONS: Final = ("request_duration_seconds", "histogram", "Duration of forwarded calls.")
+_ERRORS: Final = ("errors_total", "counter", "Errors made by the gateway.")
+
+
+def _head(prefix: str, name: str, kind: str, text: str) -> str:
+    return f"# HELP {prefix}_{name} {text}\n# TYPE {prefix}_{name} {kind}\n"
+
+
+async def watch_loop(metrics: Metrics, period: float = 0.5) -> None:
+    """Measure how late timers run, for as long as the task lives. `period` is in seconds."""
+    while True:
+        due = monotonic() + period
+        await asyncio.sleep(period)
+        metrics.loop_lag.observe(max(0.0, monotonic() - due))

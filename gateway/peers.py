@@ -1,0 +1,113 @@
+"""The registered agents as the proxied path sees them: pool, slots, numbers, and a prepared request head."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.limits import Slots
+from gateway.metrics import Cells, Metrics
+from gateway.upstream import Pool, Upstream
+from registry.agent import Agent
+from registry.registry import Registry
+from registry.url import parse_url
+
+#: An agent id as it may stand in a path (contract 1).
+_AGENT_ID: Final = re.compile(rb"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]").fullmatch
+
+
+class Peer:
+    """What the gateway keeps for one registered agent between calls."""
+
+    __slots__ = ("agent", "agent_id", "cells", "credential_missing", "pool", "prefix", "slots")
+
+    def __init__(self, agent: Agent, pool: Pool, slots: Slots, cells: Cells, prefix: bytes) -> None:
+        self.agent = agent
+        self.agent_id = agent.agent_id
+        self.pool = pool
+        self.slots = slots
+        self.cells = cells
+        self.prefix = prefix
+        self.credential_missing = False
+
+
+class Peers:
+    """Finds the peer for an agent id; follows the registry."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        upstream: Upstream,
+        metrics: Metrics,
+        *,
+        concurrency: int,
+        user_agent: str,
+        credentials: Mapping[str, str | None],
+    ) -> None:
+        """Prepare an empty table.
+
+        Args:
+            registry: Tells which agents live.
+            upstream: Makes pools.
+            metrics: Keeps the numbers.
+            concurrency: Slots per agent (`a2a.agent_max_concurrency`).
+            user_agent: What the gateway calls itself.
+            credentials: Bearer tokens by agent id; None where the named variable is not set (contract 6.4).
+        """
+        self._registry = registry
+        self._upstream = upstream
+        self._metrics = metrics
+        self._concurrency = concurrency
+        self._user_agent = user_agent.encode()
+        self._credentials = credentials
+        self._peers: dict[bytes, Peer] = {}
+        registry.on_change(self._changed)
+
+    def find(self, segment: bytes) -> Peer | None:
+        """Find the peer of a path segment; None if no such agent is registered, or it has expired."""
+        peer = self._peers.get(segment)
+        if peer is not None:
+            agent = self._registry.resolve(peer.agent_id)
+            if agent is peer.agent:
+                return peer
+        elif is_agent_id(segment):
+            agent = self._registry.resolve(segment.decode())
+        else:
+            return None
+        return None if agent is None else self._remember(segment, agent, peer)
+
+    def _remember(self, segment: bytes, agent: Agent, known: Peer | None) -> Peer:
+        pool = self._upstream.pool(parse_url(agent.url))
+        slots = Slots(self._concurrency) if known is None else known.slots
+        peer = Peer(agent, pool, slots, self._metrics.cells(agent.agent_id), self._prefix(agent, pool))
+        peer.credential_missing = self._credentials.get(agent.agent_id, "") is None
+        self._peers[segment] = peer
+        if known is not None:
+            known.pool.close()
+        return peer
+
+    def _prefix(self, agent: Agent, pool: Pool) -> bytes:
+        """Write the part of a request head that is the same for every call to the agent."""
+        token = self._credentials.get(agent.agent_id)
+        return b"".join(
+            (
+                b"POST " + pool.target + b" HTTP/1.1\r\n",
+                b"Host: " + pool.authority + b"\r\n",
+                b"User-Agent: " + self._user_agent + b"\r\n",
+                b"Accept-Encoding: identity\r\n",
+                b"" if token is None else b"Authorization: Bearer " + token.encode() + b"\r\n",
+            )
+        )
+
+    def _changed(self, kind: str, agent_id: str) -> None:
+        if kind in ("removed", "expired"):
+            self._metrics.retire(agent_id)
+            peer = self._peers.pop(agent_id.encode(), None)
+            if peer is not None:
+                peer.pool.close()
+
+
+def is_agent_id(segment: bytes) -> bool:
+    """Tell whether these bytes of a path are a well-formed agent id (contract 1)."""
+    return _AGENT_ID(segment) is not None
