@@ -1,0 +1,205 @@
+"""The table of scenarios: which processes are measured, and what is done to them.
+
+A group's processes run side by side for all of its cases; one repeat visits every (case, subject) pair
+of the group once, in shuffled order. A case is a name, its subjects and a function that measures one
+subject once and returns named numbers; a new scenario is a new line in GROUPS.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks import client, load, payloads, processes, subjects
+from tests.benchmarks.processes import BenchError
+from tests.benchmarks.subjects import AGENTS, Bench, numbered
+
+Metrics = dict[str, float]
+#: Measures one subject, given by name, once. Raises BenchError when an answer was wrong.
+Measure = Callable[[Bench, str], Metrics]
+
+PROXIES = ("nginx", "envoy", "reference", "vitalgate")
+NATIVE = ("nginx", "envoy", "vitalgate")
+SCRAPES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One scenario."""
+
+    name: str
+    about: str
+    subjects: tuple[str, ...]
+    measure: Measure
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cases that share processes; `cold` ones start their own."""
+
+    name: str
+    cases: tuple[Case, ...]
+    cold: bool = False
+
+
+def calls(
+    connections: int,
+    *,
+    agents: tuple[str, ...] = ("bench",),
+    request: int = payloads.SMALL_REQUEST,
+    response: int = payloads.SMALL_RESPONSE,
+) -> Measure:
+    """A window of calls over keep-alive connections: CPU per call first, then throughput and latency."""
+
+    def measure(bench: Bench, name: str) -> Metrics:
+        return _window(bench, name, list(agents), connections, request, response)
+
+    return measure
+
+
+def calls_to_ten(connections: int) -> Measure:
+    """The same, the calls spread over ten of the numbered agents that the subject has registered."""
+
+    def measure(bench: Bench, name: str) -> Metrics:
+        registered = bench.many_agents if name == "vitalgate-many" else subjects.FEW
+        ids = [numbered(index * registered // subjects.FEW) for index in range(subjects.FEW)]
+        return _window(bench, name, ids, connections, payloads.SMALL_REQUEST, payloads.SMALL_RESPONSE)
+
+    return measure
+
+
+def _window(
+    bench: Bench, name: str, agents: list[str], connections: int, request: int, response: int
+) -> Metrics:
+    subject = bench.running[name]
+    direct = subject.process is bench.agent
+    subject.process.forget_log()
+    cpu, busy = subject.process.cpu_seconds(), processes.core_busy_seconds(bench.test_core)
+    begin = time.perf_counter()
+    window = load.run(
+        subject.port,
+        [AGENTS[agent] for agent in agents] if direct else [f"/a2a/{agent}" for agent in agents],
+        request=bench.folder / f"request-{request}",
+        expected=bench.folder / f"response-{response}",
+        connections=connections,
+        seconds=bench.window_seconds,
+        core=bench.load_core,
+    )
+    cpu = subject.process.cpu_seconds() - cpu
+    busy = processes.core_busy_seconds(bench.test_core) - busy
+    wall = time.perf_counter() - begin
+    if window.complaint:
+        raise BenchError(window.complaint)
+    return {
+        "cpu_us": cpu / window.answers * 1e6,
+        "rps": window.answers / window.seconds,
+        "p50_us": window.p50_us,
+        "p99_us": window.p99_us,
+        "pss_mb": subject.process.pss_mb(),
+        # How much of the measured core somebody else used meanwhile: the noise of this window.
+        "foreign": 0.0 if direct else max(0.0, busy - cpu) / wall,
+    }
+
+
+def start(bench: Bench, name: str) -> Metrics:
+    """From the start of the process to its first correct answer to a proxied call, and memory then."""
+    begin = time.perf_counter()
+    subject = bench.start(name)
+    seconds = time.perf_counter() - begin
+    try:
+        return {"start_s": seconds, "pss_mb": subject.process.pss_mb()}
+    finally:
+        bench.stop(subject)
+
+
+def command_help(bench: Bench, name: str) -> Metrics:
+    """Wall time of `vitalgate --help`."""
+    command = [str(Path(sys.executable).with_name("vitalgate")), "--help"]
+    begin = time.perf_counter()
+    done = processes.on_core(
+        bench.test_core, lambda: subprocess.run(command, capture_output=True, timeout=30, check=False)
+    )
+    seconds = time.perf_counter() - begin
+    if done.returncode or b"Usage" not in done.stdout:
+        raise BenchError(f"`vitalgate --help` failed: {(done.stderr or done.stdout)[-300:]!r}")
+    return {"help_s": seconds}
+
+
+def scrape(bench: Bench, name: str) -> Metrics:
+    """GET /metrics with 1,000 agents that have been called: CPU, time, and the longest stall of calls."""
+    subject, expected = bench.running[name], payloads.response()
+    with closing(client.connect(subject.port)) as caller:
+        for number in range(subjects.METRICS_AGENTS):
+            client.checked_call(caller, f"/a2a/{numbered(number)}", expected)
+    with closing(client.connect(subject.metrics_port)) as scraper:
+        client.scrape(scraper, subjects.METRICS_AGENTS)
+        cpu, begin = subject.process.cpu_seconds(), time.perf_counter()
+        for _ in range(SCRAPES):
+            client.scrape(scraper, subjects.METRICS_AGENTS)
+        wall = (time.perf_counter() - begin) / SCRAPES
+        cpu = (subject.process.cpu_seconds() - cpu) / SCRAPES
+        with client.probing(subject.port, "/a2a/bench", expected) as stalls:
+            for _ in range(SCRAPES):
+                client.scrape(scraper, subjects.METRICS_AGENTS)
+                time.sleep(0.02)
+    return {"scrape_cpu_ms": cpu * 1000, "scrape_ms": wall * 1000, "stall_ms": stalls.longest_ms}
+
+
+GROUPS: tuple[Group, ...] = (
+    Group("start", (Case("start", "process start to the first proxied answer", PROXIES, start),), cold=True),
+    Group("help", (Case("help", "`vitalgate --help`", ("vitalgate",), command_help),), cold=True),
+    Group(
+        "calls",
+        (
+            Case("calls-c1", "calls, 1 connection", ("direct", *PROXIES), calls(1)),
+            Case("calls-c8", "calls, 8 connections", PROXIES, calls(8)),
+            Case("calls-c32", "calls, 32 connections", PROXIES, calls(32)),
+            Case("calls-c128", "calls, 128 connections", PROXIES, calls(128)),
+            Case("request-100k", "100 KB request, 8 connections", NATIVE, calls(8, request=payloads.LARGE)),
+            Case(
+                "response-100k",
+                "100 KB response, 8 connections",
+                NATIVE,
+                calls(8, agents=("bench-large",), response=payloads.LARGE),
+            ),
+        ),
+    ),
+    Group("log", (Case("log", "one log line per call, or none", ("vitalgate", "vitalgate-nolog"), calls(32)),)),
+    Group(
+        "agents",
+        (
+            Case(
+                "agents", "10 agents called, of 10 or of many", ("vitalgate-few", "vitalgate-many"),
+                calls_to_ten(32),
+            ),
+        ),
+    ),
+    Group("scrape", (Case("scrape", "/metrics with 1,000 agents", ("vitalgate-metrics",), scrape),)),
+)  # fmt: skip
+
+
+def select(wanted: list[str], only: list[str]) -> list[Group]:
+    """The groups and cases of these names (all without any), cut down to the subjects in `only`."""
+    known = {group.name for group in GROUPS} | {case.name for group in GROUPS for case in group.cases}
+    unknown = sorted(set(wanted) - known)
+    if unknown:
+        raise BenchError(f"no scenario {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+    unknown = sorted(set(only) - set(subjects.START))
+    if unknown:
+        raise BenchError(f"no subject {', '.join(unknown)}; there are: {', '.join(subjects.START)}")
+    chosen = []
+    for group in GROUPS:
+        cases = [case for case in group.cases if not wanted or {case.name, group.name} & set(wanted)]
+        cases = [_narrowed(case, only) for case in cases]
+        cases = [case for case in cases if case.subjects]
+        if cases:
+            chosen.append(Group(group.name, tuple(cases), group.cold))
+    return chosen
+
+
+def _narrowed(case: Case, only: list[str]) -> Case:
+    kept = tuple(name for name in case.subjects if not only or name in only)
+    return Case(case.name, case.about, kept, case.measure)

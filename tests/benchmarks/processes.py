@@ -1,0 +1,164 @@
+"""Processes of the bench: pinned to a core, measured through /proc, ended by their own id."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+LOG_TAIL_BYTES = 2000
+
+T = TypeVar("T")
+
+
+class BenchError(Exception):
+    """The bench cannot go on; the text says what is missing or broken."""
+
+
+@dataclass(slots=True)
+class Process:
+    """One started program, leader of a process group of its own."""
+
+    name: str
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+    def check_running(self) -> None:
+        """Raise BenchError with the end of its log if the program has ended."""
+        code = self.popen.poll()
+        if code is not None:
+            tail = self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+            raise BenchError(f"{self.name} ended with exit code {code}:\n{tail}")
+
+    def forget_log(self) -> None:
+        """Empty the log (it is opened for appending), so that a long run does not fill the disk."""
+        os.truncate(self.log, 0)
+
+    def cpu_seconds(self) -> float:
+        """User + system time of the program and its descendants so far."""
+        return sum(_cpu_ticks(pid) for pid in tree(self.popen.pid)) / TICKS_PER_SECOND
+
+    def pss_mb(self) -> float:
+        """Memory of the program and its descendants as proportional set size, in 10^6 bytes."""
+        return sum(_pss_kib(pid) for pid in tree(self.popen.pid)) * 1024 / 1e6
+
+    def stop(self, patience: float = 5.0) -> None:
+        """Ask the program to end, then make it; returns when its process group is gone."""
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            try:
+                self.popen.wait(patience)
+            except subprocess.TimeoutExpired:
+                pass
+        try:
+            os.killpg(self.popen.pid, signal.SIGKILL)  # its group: start() made it the leader
+        except ProcessLookupError:
+            pass
+        self.popen.wait()
+
+
+def start(
+    name: str, command: list[str], *, core: int, log: Path, environment: Mapping[str, str] | None = None
+) -> Process:
+    """Start a program on one core; its output goes to `log`."""
+    env = os.environ | dict(environment or {})
+    with log.open("ab") as output:
+        popen = on_core(
+            core,
+            lambda: subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=env,
+                cwd=log.parent,
+                start_new_session=True,
+            ),
+        )
+    return Process(name, popen, log)
+
+
+def on_core(core: int, action: Callable[[], T]) -> T:
+    """Run `action` on a core; what it starts inherits the core from its first instruction on."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        return action()
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def two_cores() -> tuple[int, int]:
+    """The core for load and agent, and the core for the process under test."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        raise BenchError("the bench needs two cores: one for the load, one for the process under test")
+    return cores[0], cores[-1]
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(attempt: Callable[[], T | None], *, process: Process, seconds: float) -> T:
+    """Repeat `attempt` every 2 ms until it gives a value; BenchError when the program ends or time is up."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = attempt()
+        if value is not None:
+            return value
+        process.check_running()
+        time.sleep(0.002)
+    raise BenchError(f"{process.name} was not ready within {seconds:g} s; its log: {process.log}")
+
+
+def tree(pid: int) -> Iterator[int]:
+    """A process and its living descendants."""
+    yield pid
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return
+    for thread in threads:
+        try:
+            children = (thread / "children").read_text().split()
+        except FileNotFoundError:
+            continue
+        for child in children:
+            yield from tree(int(child))
+
+
+def core_busy_seconds(core: int) -> float:
+    """Time that a core has spent working, for anybody, since boot."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith(f"cpu{core} "):
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
+            return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
+    raise BenchError(f"/proc/stat does not know core {core}")
+
+
+def _cpu_ticks(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return 0
+    # The command name may hold blanks: count from the closing bracket. utime and stime are fields 14, 15.
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def _pss_kib(pid: int) -> int:
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except FileNotFoundError:
+        return 0
+    return next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)

