@@ -1,0 +1,316 @@
+"""pure: an agent card whose addresses point at the gateway (contract 5.4, 5.5).
+
+`served_card` writes the card that SDK clients resolve, `rewrite_extended_card` does to the answer of the two
+extended-card methods what a client needs to stay on its way through the gateway, `platform_card` is the
+gateway's own. Registration checks cards loosely, so nothing here takes a member's type for granted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.card_shape import fit_card, is_other_spelling
+
+V0_3: Final = "0.3"
+V1_0: Final = "1.0"
+JSONRPC: Final = "JSONRPC"
+
+_ADDRESSES: Final = dict.fromkeys(("url", "supportedInterfaces", "additionalInterfaces"))
+_LEGACY: Final = ("url", "preferredTransport", "protocolVersion", "additionalInterfaces")
+_NEVER_SERVED: Final = frozenset(
+    {
+        *("agent_id", "registered_at", "last_seen", "registered_by", "protocolVersions", "metadata"),
+        *("supportedInterfaces", "signatures", *_LEGACY),
+    }
+)
+_SECURITY: Final = ("securitySchemes", "security", "securityRequirements")
+_VERSION: Final = re.compile(r"v?(\d{1,9})([.+-][0-9A-Za-z.+-]{0,64})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What an agent says of the way it speaks JSON-RPC in one protocol family.
+
+    Attributes:
+        version: The protocol version as the agent wrote it, such as 1.0 or 0.3.0.
+        tenant: The opaque text that clients of 1.0 repeat in every request, if the agent asks for it.
+    """
+
+    version: str
+    tenant: str | None = None
+
+    def at(self, address: str) -> dict[str, str]:
+        """Write the entry of `supportedInterfaces` for this interface at the gateway."""
+        entry = {"url": address, "protocolBinding": JSONRPC, "protocolVersion": self.version}
+        return entry if self.tenant is None else entry | {"tenant": self.tenant}
+
+
+def address(public_base: str, agent_id: str) -> str:
+    """Give the URL at which the gateway takes calls for an agent: G of contract 5.4."""
+    return f"{public_base}/a2a/{agent_id}"
+
+
+# --- which protocols an agent speaks ---
+
+
+def declared_protocols(card: Mapping[str, Any]) -> frozenset[str]:
+    """Tell which protocols the agent says it speaks over JSON-RPC: V0_3, V1_0, both, or none (contract 5.4).
+
+    None means undeclared, which counts as 0.3.
+    """
+    return frozenset(_declared(card))
+
+
+def _declared(card: Mapping[str, Any]) -> dict[str, Interface]:
+    """Collect the interfaces by family, 1.0 first: the listed ones, then what the 0.3 members say."""
+    found = _listed(card, card.get("url"))
+    version = _version_text(card.get("protocolVersion"))
+    if version is not None and (not found or _legacy_is_jsonrpc(card)):
+        found.setdefault(_family(version), Interface(version))
+    return {family: found[family] for family in (V1_0, V0_3) if family in found}
+
+
+def _listed(card: Mapping[str, Any], home: Any = None) -> dict[str, Interface]:
+    """Read the JSON-RPC entries of `supportedInterfaces`, one per family.
+
+    Every call goes to the registered URL, `home`. Where some entries name it, the others are out of reach and
+    do not count; where none does, the agent has another name for it and all count.
+    """
+    entries = [entry for entry in _objects(card.get("supportedInterfaces")) if _is_jsonrpc(entry)]
+    at_home = [entry for entry in entries if _same_url(entry.get("url"), home)]
+    found: dict[str, Interface] = {}
+    for entry in at_home or entries:
+        version = _version_text(entry.get("protocolVersion")) or V1_0
+        tenant = entry.get("tenant")
+        interface = Interface(version, tenant if isinstance(tenant, str) and tenant else None)
+        if version == V1_0:
+            found.setdefault(V1_0, interface)
+        found.setdefault(_family(version), interface)
+    return found
+
+
+def _is_jsonrpc(entry: Mapping[str, Any]) -> bool:
+    binding = entry.get("protocolBinding")
+    return isinstance(binding, str) and binding.upper() == JSONRPC
+
+
+def _legacy_is_jsonrpc(card: Mapping[str, Any]) -> bool:
+    offered = [card.get("preferredTransport") or JSONRPC]
+    offered += [entry.get("transport") for entry in _objects(card.get("additionalInterfaces"))]
+    return JSONRPC in offered
+
+
+def _same_url(one: Any, other: Any) -> bool:
+    return isinstance(one, str) and isinstance(other, str) and one.rstrip("/") == other.rstrip("/")
+
+
+def _version_text(value: Any) -> str | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    return value if isinstance(value, str) and _VERSION.fullmatch(value) else None
+
+
+def _family(version: str) -> str:
+    found = _VERSION.fullmatch(version)
+    return V0_3 if found and int(found[1]) == 0 else V1_0
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
+
+
+# --- the card that clients resolve ---
+
+
+def served_card(
+    card: Mapping[str, Any], at: str, *, keep_security: bool = False, streaming: bool = True
+) -> dict[str, Any]:
+    """Write the card through which an unmodified SDK client talks to the agent by way of the gateway.
+
+    Args:
+        card: The card as registered.
+        at: The agent's address at the gateway, see `address`.
+        keep_security: True when callers' credentials reach the agent; otherwise its schemes would mislead.
+        streaming: False while the gateway does not relay streams: the card must not promise them.
+    """
+    spoken = _declared(card) or {V0_3: Interface("0.3.0")}
+    served = {name: value for name, value in fit_card(card).items() if name not in _NEVER_SERVED}
+    _complete(served, default_name=at.rpartition("/")[2])
+    _state_extended_card(served, spoken)
+    if not streaming:
+        _deny_streaming(served)
+    if not keep_security:
+        _drop_security(served)
+    if V1_0 in spoken:
+        served["supportedInterfaces"] = [interface.at(at) for interface in spoken.values()]
+    if V0_3 in spoken:
+        served |= {"url": at, "preferredTransport": JSONRPC, "protocolVersion": spoken[V0_3].version}
+    return served
+
+
+def _complete(served: dict[str, Any], default_name: str) -> None:
+    """Add what SDK clients require and KubeMQ's minimum lacks: a card they can read, and nothing invented."""
+    served["name"] = served.get("name") or default_name
+    served["description"] = served.get("description") or served["name"]
+    served["version"] = served.get("version") or "0.0.0"
+    served.setdefault("capabilities", {})
+    for modes in ("defaultInputModes", "defaultOutputModes"):
+        served[modes] = served.get(modes) or ["text/plain"]
+    served["skills"] = [
+        {**skill, "description": skill.get("description") or skill["name"], "tags": skill.get("tags", [])}
+        for skill in served.get("skills", ())
+    ]
+
+
+def _state_extended_card(served: dict[str, Any], spoken: Mapping[str, Interface]) -> None:
+    """Say where each protocol looks for it whether the agent has an extended card, and nowhere else."""
+    capabilities = served["capabilities"]
+    legacy = served.pop("supportsAuthenticatedExtendedCard", False)
+    extended = capabilities.get("extendedAgentCard", legacy)
+    if V1_0 not in spoken:
+        capabilities.pop("extendedAgentCard", None)
+    elif extended:
+        capabilities["extendedAgentCard"] = True
+    if V0_3 not in spoken:
+        capabilities.pop("stateTransitionHistory", None)
+    elif extended:
+        served["supportsAuthenticatedExtendedCard"] = True
+
+
+def _deny_streaming(card: dict[str, Any]) -> None:
+    capabilities = card.get("capabilities")
+    if isinstance(capabilities, dict) and "streaming" in capabilities:
+        capabilities["streaming"] = False
+
+
+def _drop_security(card: dict[str, Any]) -> None:
+    for owner in (card, *_objects(card.get("skills"))):
+        for name in [name for name in owner if _is_one_of(name, _SECURITY)]:
+            del owner[name]
+
+
+def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
+    return name in names or is_other_spelling(name, dict.fromkeys(names))
+
+
+# --- the extended card: an answer of the agent, rewritten on its way back ---
+
+
+def rewrite_extended_card(
+    body: bytes, at: str, *, keep_security: bool = False, streaming: bool = True
+) -> bytes:
+    """Make the card in a JSON-RPC response point at the gateway; every other byte stays as it is.
+
+    The form is kept: nothing is added that the agent did not write, because a 1.0 reader may refuse 0.3
+    members. A response without a card (an error, something else as its result) comes back unchanged.
+    """
+    try:
+        text = body.decode()
+        spans = [(start, end) for name, start, end in _members(text) if name == "result"]
+        for start, end in reversed(spans):
+            result = _loads(text[start:end])
+            if isinstance(result, dict) and any(_is_one_of(name, tuple(_ADDRESSES)) for name in result):
+                moved = _moved(result, at, keep_security=keep_security, streaming=streaming)
+                text = text[:start] + dump(moved).decode() + text[end:]
+    except (ValueError, RecursionError):  # not JSON that could be read: no client reads a card in it either
+        return body
+    return text.encode()
+
+
+def _moved(card: dict[str, Any], at: str, *, keep_security: bool, streaming: bool) -> dict[str, Any]:
+    gone = ("additionalInterfaces", "signatures")
+    moved = {name: value for name, value in card.items() if not _is_one_of(name, gone)}
+    for name in [name for name in moved if is_other_spelling(name, _ADDRESSES)]:
+        del moved[name]
+    moved |= {name: value for name, value in (("url", at), ("preferredTransport", JSONRPC)) if name in moved}
+    if "supportedInterfaces" in moved:
+        moved["supportedInterfaces"] = [interface.at(at) for interface in _listed(card).values()]
+    if not streaming:
+        _deny_streaming(moved)
+    if not keep_security:
+        _drop_security(moved)
+    return moved
+
+
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+def _members(text: str) -> Iterator[tuple[str, int, int]]:
+    """Find the members of the object that `text` holds: each name, and where its value starts and ends.
+
+    Raises:
+        ValueError: The text is not a JSON object.
+    """
+    skip = json.JSONDecoder(parse_int=len, parse_float=len)  # values are not looked at, only passed over
+    at = _past(text, 0, "{")
+    while text[at : at + 1] != "}":
+        name, at = skip.raw_decode(text, at)
+        start = _past(text, at, ":")
+        _, end = skip.raw_decode(text, start)
+        yield name, start, end
+        at = _blank(text, end)
+        if text[at : at + 1] != "}":
+            at = _past(text, at, ",")
+
+
+def _past(text: str, at: int, sign: str) -> int:
+    at = _blank(text, at)
+    if text[at : at + 1] != sign:
+        raise ValueError(f"{sign} expected")
+    return _blank(text, at + 1)
+
+
+def _blank(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+# --- the gateway's own card ---
+
+
+def platform_card(public_base: str, *, name: str, version: str) -> dict[str, Any]:
+    """Write the card of the gateway itself, in KubeMQ's form (contract 5.5)."""
+    return {
+        "name": name,
+        "description": "A2A gateway: registers agents and relays calls to them",
+        "version": version,
+        "url": public_base,
+        "capabilities": {},
+        "skills": [],
+        "defaultInputModes": ["text"],
+        "defaultOutputModes": ["text"],
+        "protocolVersions": [V1_0],
+    }
+
+
+# --- bytes ---
+
+
+def parse_card(text: bytes) -> dict[str, Any]:
+    """Read a registered card; anything but an object reads as an empty card."""
+    card = _loads(text.decode(errors="replace"))
+    return card if isinstance(card, dict) else {}
+
+
+def dump(card: Mapping[str, Any]) -> bytes:
+    """Write a card as UTF-8 JSON. Half a surrogate pair, legal in JSON but in no UTF-8, becomes `?`."""
+    return json.dumps(card, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, parse_float=_finite, parse_int=_integer, parse_constant=lambda name: None)
+
+
+def _finite(text: str) -> float:
+    """Read a number that JSON allows and a double does not hold: `Infinity` must never be written."""
+    most = sys.float_info.max
+    return min(max(float(text), -most), most)
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= 4000 else _finite(text)
