@@ -1,0 +1,474 @@
+"""The behaviours of a `FaultAgent`: each makes one answer, or one failure.
+
+`agent.next(reply.json({"Output": 1}))`, `agent.always(reply.hang())`. `TABLE` holds every maker by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip as _gzip
+import json as _json
+import zlib
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Concatenate, Literal, ParamSpec
+
+from tests.fakes.agent import Behaviour, Connection, Received
+
+Headers = Iterable[tuple[str, str]]
+P = ParamSpec("P")
+JSON = (("Content-Type", "application/json"),)
+
+TABLE: dict[str, Callable[..., Behaviour]] = {}
+
+
+def _behaviour(
+    run: Callable[Concatenate[Connection, Received, P], Awaitable[None]],
+) -> Callable[P, Behaviour]:
+    """A function of (connection, request, ...) becomes a maker of behaviours with the other arguments."""
+
+    def make(*args: P.args, **kwargs: P.kwargs) -> Behaviour:
+        async def act(connection: Connection, request: Received | None) -> None:
+            assert request is not None
+            await run(connection, request, *args, **kwargs)
+
+        return Behaviour(run.__name__, act)
+
+    make.__doc__ = run.__doc__
+    TABLE[run.__name__] = make
+    return make
+
+
+def _on_connect(run: Callable[Concatenate[Connection, P], Awaitable[None]]) -> Callable[P, Behaviour]:
+    """The same for what happens on a fresh connection, before any request is read."""
+
+    def make(*args: P.args, **kwargs: P.kwargs) -> Behaviour:
+        async def act(connection: Connection, _: Received | None) -> None:
+            await run(connection, *args, **kwargs)
+
+        return Behaviour(run.__name__, act, "connect")
+
+    make.__doc__ = run.__doc__
+    TABLE[run.__name__] = make
+    return make
+
+
+# -- bytes
+
+
+def wire(
+    status: int = 200, headers: Headers = (), body: bytes | None = None, version: str = "HTTP/1.1"
+) -> bytes:
+    """A whole answer; with a body, its Content-Length is added unless the headers frame it."""
+    headers = list(headers)
+    names = {name.lower() for name, _ in headers}
+    if body is not None and not names & {"content-length", "transfer-encoding"}:
+        headers.append(("Content-Length", str(len(body))))
+    return head(status, headers, version) + (body or b"")
+
+
+def head(status: int = 200, headers: Headers = (), version: str = "HTTP/1.1") -> bytes:
+    """A status line and headers, with the blank line."""
+    reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
+    lines = [f"{version} {status} {reason}", *(f"{name}: {value}" for name, value in headers)]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def rpc(request: Received, member: str, value: Any) -> bytes:
+    """A JSON-RPC answer with the request's id as it was written."""
+    text = _json.dumps(value, separators=(",", ":")).encode()
+    return b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (request.id, member.encode(), text)
+
+
+def seen(request: Received) -> dict[str, Any]:
+    """A request as a plain value: what `echo` answers."""
+    return {
+        "method": request.method,
+        "target": request.target,
+        "headers": [list(pair) for pair in request.headers],
+        "body": request.body.decode("utf-8", "replace"),
+        "connection": request.connection,
+    }
+
+
+# -- whole, well-formed answers
+
+
+@_behaviour
+async def body(
+    connection: Connection, request: Received, data: bytes, *, status: int = 200, headers: Headers = JSON
+) -> None:
+    """Any status, any headers, any body."""
+    await connection.send(wire(status, headers, data))
+
+
+@_behaviour
+async def json(
+    connection: Connection, request: Received, value: Any, *, status: int = 200, headers: Headers = JSON
+) -> None:
+    """A JSON value as it is: no envelope is added."""
+    await connection.send(wire(status, headers, _json.dumps(value).encode()))
+
+
+@_behaviour
+async def result(
+    connection: Connection, request: Received, value: Any, *, status: int = 200, headers: Headers = JSON
+) -> None:
+    """A JSON-RPC result with the request's id."""
+    await connection.send(wire(status, headers, rpc(request, "result", value)))
+
+
+@_behaviour
+async def error(
+    connection: Connection,
+    request: Received,
+    code: int,
+    message: str = "refused by the agent",
+    *,
+    data: Any = None,
+    status: int = 200,
+    headers: Headers = JSON,
+) -> None:
+    """A JSON-RPC error with the request's id, under any status."""
+    value = {"code": code, "message": message, **({} if data is None else {"data": data})}
+    await connection.send(wire(status, headers, rpc(request, "error", value)))
+
+
+@_behaviour
+async def echo(connection: Connection, request: Received, *, headers: Headers = JSON) -> None:
+    """A JSON-RPC result that shows the request as the agent saw it (see `seen`)."""
+    await connection.send(wire(200, headers, rpc(request, "result", seen(request))))
+
+
+@_behaviour
+async def with_id(
+    connection: Connection, request: Received, id: bytes | None, member: str = "result"
+) -> None:
+    """A JSON-RPC answer with another id (raw JSON text; None = no id member)."""
+    value = b'{"code":-32000,"message":"m"}' if member == "error" else b"{}"
+    shown = b"" if id is None else b'"id":%s,' % id
+    await connection.send(wire(200, JSON, b'{"jsonrpc":"2.0",%s"%s":%s}' % (shown, member.encode(), value)))
+
+
+@_behaviour
+async def redirect(connection: Connection, request: Received, location: str, *, status: int = 302) -> None:
+    await connection.send(wire(status, [("Location", location)], b""))
+
+
+@_behaviour
+async def no_content(connection: Connection, request: Received) -> None:
+    """204: no body and no Content-Length."""
+    await connection.send(head(204))
+
+
+@_behaviour
+async def raw(connection: Connection, request: Received, data: bytes, *, close: bool = False) -> None:
+    """Bytes as they are; the connection stays open unless told otherwise."""
+    await connection.send(data)
+    if close:
+        connection.close()
+
+
+# -- framing
+
+
+@_behaviour
+async def chunked(
+    connection: Connection,
+    request: Received,
+    data: bytes,
+    *,
+    size: int = 16,
+    end: bool = True,
+    trailers: Headers = (),
+    headers: Headers = JSON,
+) -> None:
+    """Chunks of `size` bytes; without `end` the connection is closed where the last chunk should come."""
+    await connection.send(head(200, [*headers, ("Transfer-Encoding", "chunked")]))
+    for at in range(0, len(data), size):
+        await connection.send(chunk(data[at : at + size]))
+    if not end:
+        connection.close()
+        return
+    lines = "".join(f"{name}: {value}\r\n" for name, value in trailers)
+    await connection.send(f"0\r\n{lines}\r\n".encode("latin-1"))
+
+
+@_behaviour
+async def until_close(
+    connection: Connection,
+    request: Received,
+    data: bytes,
+    *,
+    version: str = "HTTP/1.1",
+    headers: Headers = JSON,
+) -> None:
+    """No framing at all: the end of the connection is the end of the body."""
+    await connection.send(head(200, headers, version) + data)
+    connection.close()
+
+
+@_behaviour
+async def http10(
+    connection: Connection, request: Received, data: bytes, *, length: bool = True, keep_alive: bool = False
+) -> None:
+    """An HTTP/1.0 answer: closes unless `keep_alive`."""
+    headers = [*JSON, *([("Connection", "keep-alive")] if keep_alive else [])]
+    answer = wire(200, headers, data, "HTTP/1.0") if length else head(200, headers, "HTTP/1.0") + data
+    await connection.send(answer)
+    if not keep_alive:
+        connection.close()
+
+
+@_behaviour
+async def short(connection: Connection, request: Received, data: bytes, *, missing: int = 10) -> None:
+    """A Content-Length that promises `missing` bytes more than come, then FIN."""
+    await connection.send(wire(200, [*JSON, ("Content-Length", str(len(data) + missing))], data))
+    connection.close()
+
+
+@_behaviour
+async def excess(connection: Connection, request: Received, data: bytes, extra: bytes = b"HTTP/1.1 ") -> None:
+    """More bytes than the answer has: they belong to no request."""
+    await connection.send(wire(200, JSON, data) + extra)
+
+
+@_behaviour
+async def two_lengths(
+    connection: Connection, request: Received, data: bytes, second: int | None = None
+) -> None:
+    """Two Content-Length headers, by default contradictory ones."""
+    other = len(data) + 1 if second is None else second
+    await connection.send(
+        wire(200, [*JSON, ("Content-Length", str(len(data))), ("Content-Length", str(other))], data)
+    )
+
+
+@_behaviour
+async def length_and_chunked(connection: Connection, request: Received, data: bytes) -> None:
+    """Both framings at once."""
+    headers = [*JSON, ("Content-Length", str(len(data))), ("Transfer-Encoding", "chunked")]
+    await connection.send(head(200, headers) + chunk(data) + LAST_CHUNK)
+
+
+@_behaviour
+async def interim(
+    connection: Connection,
+    request: Received,
+    then: Behaviour,
+    statuses: tuple[int, ...] = (100, 103),
+    headers: Headers = (("Link", "</style.css>"),),
+) -> None:
+    """Interim answers before the real one."""
+    for status in statuses:
+        await connection.send(head(status, headers))
+    await then.run(connection, request)
+
+
+@_behaviour
+async def switching(connection: Connection, request: Received, protocol: str = "websocket") -> None:
+    """101, and then something that is not HTTP."""
+    await connection.send(head(101, [("Connection", "Upgrade"), ("Upgrade", protocol)]) + b"\x81\x02hi")
+
+
+@_behaviour
+async def huge_header(
+    connection: Connection, request: Received, size: int = 1 << 20, *, end: bool = True
+) -> None:
+    """One header line of `size` bytes; without `end` the head is never finished (until the peer leaves)."""
+    await connection.send(b"HTTP/1.1 200 OK\r\nX-Huge: ")
+    for _ in range(size >> 10):
+        await connection.send(b"h" * 1024)
+    if not end:
+        await connection.peer_gone.wait()
+        return
+    await connection.send(b"\r\nContent-Length: 2\r\n\r\n{}")
+
+
+@_behaviour
+async def many_headers(connection: Connection, request: Received, count: int = 5000) -> None:
+    await connection.send(wire(200, [*JSON, *((f"X-H{n}", "v") for n in range(count))], b"{}"))
+
+
+# -- content codings
+
+
+def gzip(data: bytes) -> bytes:
+    return _gzip.compress(data)
+
+
+def deflate(data: bytes, *, bare: bool = False) -> bytes:
+    """The zlib form, as the specification says, or the bare form some servers send."""
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS if bare else zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def bomb(size: int = 100 << 20) -> bytes:
+    """A gzip of `size` zero bytes (a thousandth of it on the wire), made without holding them."""
+    packer = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
+    block = bytes(1 << 20)
+    return b"".join(packer.compress(block) for _ in range(size >> 20)) + packer.flush()
+
+
+@_behaviour
+async def coded(connection: Connection, request: Received, data: bytes, coding: str = "gzip") -> None:
+    """Bytes that are said to be coded; `gzip`, `deflate` and `bomb` of this module make true ones."""
+    await connection.send(wire(200, [*JSON, ("Content-Encoding", coding)], data))
+
+
+# -- slowness and silence
+
+
+@_behaviour
+async def dribble(
+    connection: Connection,
+    request: Received,
+    data: bytes,
+    *,
+    size: int = 1,
+    every: float = 0.05,
+    first: int = 0,
+) -> None:
+    """Raw bytes, `size` at a time each `every` seconds; the `first` so many at once (say, the head)."""
+    if first:
+        await connection.send(data[:first])
+    for at in range(first, len(data), size):
+        await connection.pause(every)
+        await connection.send(data[at : at + size])
+
+
+@_behaviour
+async def hang(connection: Connection, request: Received, sent: bytes = b"") -> None:
+    """Never answers, or stops after the bytes given; ends when the peer leaves."""
+    if sent:
+        await connection.send(sent)
+    await connection.peer_gone.wait()
+
+
+@_behaviour
+async def late(connection: Connection, request: Received, seconds: float, then: Behaviour) -> None:
+    await connection.pause(seconds)
+    await then.run(connection, request)
+
+
+@_behaviour
+async def after(connection: Connection, request: Received, event: asyncio.Event, then: Behaviour) -> None:
+    """Answers when the test says so; gives up when the peer leaves first."""
+    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(connection.peer_gone.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if event.is_set():
+        await then.run(connection, request)
+
+
+@_behaviour
+async def endless(
+    connection: Connection,
+    request: Received,
+    framing: Literal["chunked", "close", "length"] = "chunked",
+    block: bytes = b"[0]," * 4096,
+) -> None:
+    """A body without end (`length`: of 10 GiB), as fast as the peer takes it, until the peer leaves."""
+    headers = {
+        "chunked": ("Transfer-Encoding", "chunked"),
+        "close": ("X-Framing", "close"),
+        "length": ("Content-Length", str(10 << 30)),
+    }
+    data = chunk(block) if framing == "chunked" else block
+    await connection.send(
+        head(200, [*JSON, headers[framing]]) + (chunk(b"[") if framing == "chunked" else b"[")
+    )
+    while connection.closed_at is None:
+        await connection.send(data)
+
+
+# -- broken connections
+
+
+@_behaviour
+async def close(connection: Connection, request: Received, sent: bytes = b"") -> None:
+    """FIN after the request: without a byte, or after the bytes given."""
+    if sent:
+        await connection.send(sent)
+    connection.close()
+
+
+@_behaviour
+async def close_after(
+    connection: Connection, request: Received, then: Behaviour, *, seconds: float = 0.0
+) -> None:
+    """A whole answer that promises to keep the connection, which then closes all the same."""
+    await then.run(connection, request)
+    await connection.pause(seconds)
+    connection.close()
+
+
+@_behaviour
+async def reset(connection: Connection, request: Received, sent: bytes = b"") -> None:
+    """RST after the request: without a byte, or after the bytes given (half a head, part of a body)."""
+    if sent:
+        await connection.send(sent)
+        await _delivered(connection)
+    connection.reset()
+
+
+async def _delivered(connection: Connection) -> None:
+    """Lets the peer read what was sent: a reset throws away what its kernel has not handed over yet."""
+    for _ in range(200):
+        if _unacknowledged(connection) == 0:
+            break
+        await asyncio.sleep(0.001)
+    await connection.pause(0.02)
+
+
+def _unacknowledged(connection: Connection) -> int:
+    """Bytes the peer's kernel has not taken (SIOCOUTQ)."""
+    import array
+    import fcntl
+    import termios
+
+    count = array.array("i", [0])
+    fcntl.ioctl(connection.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, count)
+    return count[0]
+
+
+@_on_connect
+async def close_on_connect(connection: Connection) -> None:
+    """Accepts and closes before a byte is read."""
+    connection.close()
+
+
+@_on_connect
+async def reset_on_connect(connection: Connection) -> None:
+    connection.reset()
+
+
+@_on_connect
+async def banner(connection: Connection, data: bytes = b"SSH-2.0-OpenSSH_9.6\r\n") -> None:
+    """Speaks first, and not HTTP; then waits for the peer to leave."""
+    await connection.send(data)
+    await connection.peer_gone.wait()
+
+
+@_on_connect
+async def deaf(connection: Connection) -> None:
+    """Accepts and never reads, so that the peer's writes stop; ends with the agent."""
+    connection.transport.pause_reading()
+    await asyncio.Event().wait()
+
+
+@_on_connect
+async def reset_while_receiving(connection: Connection, size: int = 1) -> None:
+    """RST as soon as so many bytes of the request are there."""
+    await connection.read(size)
+    connection.reset()
