@@ -206,9 +206,10 @@ class Connection(asyncio.Protocol):
 
     async def send(self, data: bytes) -> None:
         """Writes and waits until the peer has taken most of it; fails when the connection is gone."""
-        if self.lost or self.ended_by_us:
+        if self.transport.is_closing():
             raise ConnectionResetError("the peer has left")
         self.transport.write(data)
+        await asyncio.sleep(0)  # so that an endless body lets others run even if the peer takes all of it
         await self._writable.wait()
 
     async def pause(self, seconds: float) -> None:
