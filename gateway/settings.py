@@ -80,6 +80,7 @@ _EXPECTED = {
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
+    "invalid_key": "the key must be text (quote it)",
     "missing": "is missing",
 }
 """What to say for pydantic's kinds of error; its own text serves for the others."""
@@ -172,7 +173,8 @@ def _expectation(detail: ErrorDetails) -> str:
 def _right_values(layer: Layer, section: str, values: object, wrong: set[str]) -> dict[str, Any]:
     if not isinstance(values, dict):
         return {}
-    right = {key: value for key, value in values.items() if dotted((section, key)) not in wrong}
+    fields = SECTIONS[section].model_fields
+    right = {key: values[key] for key in fields if key in values and dotted((section, key)) not in wrong}
     return SECTIONS[section].model_validate(right, strict=layer.strict).model_dump(exclude_unset=True)
 
 
@@ -194,7 +196,7 @@ def _unknown(path: Path) -> str:
 
 
 def _suggestion(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
     return f"; did you mean {close[0]}?" if close else ""
 
 
@@ -252,7 +254,7 @@ def _unknown_variables(settings: Settings, environ: Mapping[str, str]) -> Iterat
     for name in unknown_variables(environ, named):
         target = name.removeprefix(PREFIX).lower().replace("__", ".", 1)
         later = target in LATER or target.partition(".")[0] in LATER
-        yield f"{name}: " + (_NOT_YET if later else "unknown variable" + _suggestion(name, known))
+        yield f"{name}: " + (_NOT_YET if later else "unknown variable" + _suggestion(name.upper(), known))
 
 
 def shown(settings: Settings) -> dict[str, dict[str, Any]]:
