@@ -71,13 +71,11 @@ def calls_to_ten(connections: int) -> Measure:
     return measure
 
 
-def _window(
-    bench: Bench, name: str, agents: list[str], connections: int, request: int, response: int
-) -> Metrics:
+def _window(bench: Bench, name: str, agents: list[str], connections: int, request: int, response: int) -> Metrics:
     subject = bench.running[name]
     direct = subject.process is bench.agent
     subject.process.forget_log()
-    cpu, busy = subject.process.cpu_seconds(), processes.core_busy_seconds(bench.test_core)
+    cpu, waited = subject.process.cpu_seconds(), subject.process.waited_seconds()
     begin = time.perf_counter()
     window = load.run(
         subject.port,
@@ -89,7 +87,7 @@ def _window(
         core=bench.load_core,
     )
     cpu = subject.process.cpu_seconds() - cpu
-    busy = processes.core_busy_seconds(bench.test_core) - busy
+    waited = subject.process.waited_seconds() - waited
     wall = time.perf_counter() - begin
     if window.complaint:
         raise BenchError(window.complaint)
@@ -99,8 +97,9 @@ def _window(
         "p50_us": window.p50_us,
         "p99_us": window.p99_us,
         "pss_mb": subject.process.pss_mb(),
-        # How much of the measured core somebody else used meanwhile: the noise of this window.
-        "foreign": 0.0 if direct else max(0.0, busy - cpu) / wall,
+        # How long the process was kept waiting for its core: the noise of this window. (The agent shares
+        # its core with the load, so for `direct` it means nothing.)
+        "waited": 0.0 if direct else waited / wall,
     }
 
 

@@ -52,13 +52,13 @@ PROXY = """
 
 
 def agent(*, port: int, folder: str, small: bytes, user: str) -> str:
-    """nginx as the agent: the small answer on `/`, the file `large` of its folder on `/large`."""
+    """The agent, an nginx: the small answer on `/`, the file `large` of its folder on `/large`."""
     server = AGENT.format(port=port, folder=folder, small=small.decode("ascii"))
     return NGINX_FRAME.format(folder=folder, servers=server, user=user)
 
 
 def nginx(*, port: int, folder: str, agent_port: int, routes: Mapping[str, str], user: str) -> str:
-    """nginx as a proxy; routes: path -> path at the agent."""
+    """The proxy nginx; routes: path -> path at the agent."""
     locations = "\n".join(
         f"    location = {path} {{ proxy_pass http://agent{target}; }}" for path, target in routes.items()
     )
@@ -94,9 +94,7 @@ def envoy(*, port: int, agent_port: int, routes: Mapping[str, str]) -> str:
         "http_filters": [
             {
                 "name": "envoy.filters.http.router",
-                "typed_config": {
-                    "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
-                },
+                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
             }
         ],
     }
@@ -104,11 +102,7 @@ def envoy(*, port: int, agent_port: int, routes: Mapping[str, str]) -> str:
         "name": "bench",
         "address": _address(port),
         "filter_chains": [
-            {
-                "filters": [
-                    {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
-                ]
-            }
+            {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
         ],
     }
     endpoint = {"endpoint": {"address": _address(agent_port)}}

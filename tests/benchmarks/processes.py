@@ -43,23 +43,38 @@ class Process:
         """User + system time of the program and its descendants so far."""
         return sum(_cpu_ticks(pid) for pid in tree(self.popen.pid)) / TICKS_PER_SECOND
 
+    def waited_seconds(self) -> float:
+        """Time its threads were ready to run while their core did something else: others' noise."""
+        return sum(_waited_ns(pid) for pid in tree(self.popen.pid)) / 1e9
+
     def pss_mb(self) -> float:
         """Memory of the program and its descendants as proportional set size, in 10^6 bytes."""
         return sum(_pss_kib(pid) for pid in tree(self.popen.pid)) * 1024 / 1e6
 
     def stop(self, patience: float = 5.0) -> None:
-        """Ask the program to end, then make it; returns when its process group is gone."""
+        """Ask the program to end, then make it and its descendants; takes two times `patience` at most."""
+        family = list(tree(self.popen.pid))
         if self.popen.poll() is None:
             self.popen.terminate()
             try:
                 self.popen.wait(patience)
             except subprocess.TimeoutExpired:
-                pass
+                self.popen.kill()
+                self.popen.wait()
+        deadline = time.monotonic() + patience
+        while any(self._kill(pid) for pid in family[1:]) and time.monotonic() < deadline:
+            time.sleep(0.002)
+
+    def _kill(self, pid: int) -> bool:
+        """Kill a descendant that outlived the program; whether there was one."""
         try:
-            os.killpg(self.popen.pid, signal.SIGKILL)  # its group: start() made it the leader
-        except ProcessLookupError:
-            pass
-        self.popen.wait()
+            state, _parent, group = _stat(pid)[:3]
+            if state in "ZX" or int(group) != self.popen.pid:  # dead, or the number was given anew
+                return False
+            os.kill(pid, signal.SIGKILL)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return True
 
 
 def start(
@@ -137,23 +152,28 @@ def tree(pid: int) -> Iterator[int]:
             yield from tree(int(child))
 
 
-def core_busy_seconds(core: int) -> float:
-    """Time that a core has spent working, for anybody, since boot."""
-    for line in Path("/proc/stat").read_text().splitlines():
-        if line.startswith(f"cpu{core} "):
-            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
-            return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
-    raise BenchError(f"/proc/stat does not know core {core}")
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third (state) on; the command name may hold blanks."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat[stat.rindex(")") + 2 :].split()
 
 
 def _cpu_ticks(pid: int) -> int:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        fields = _stat(pid)
     except FileNotFoundError:
         return 0
-    # The command name may hold blanks: count from the closing bracket. utime and stime are fields 14, 15.
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return int(fields[11]) + int(fields[12])
+    return int(fields[11]) + int(fields[12])  # utime, stime
+
+
+def _waited_ns(pid: int) -> int:
+    total = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(thread.read_text().split()[1])
+        except FileNotFoundError:  # the thread has ended
+            continue
+    return total
 
 
 def _pss_kib(pid: int) -> int:

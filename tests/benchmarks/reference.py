@@ -17,6 +17,7 @@ import uvicorn
 from litestar import Litestar, Request, Response, post
 from litestar.datastructures import State
 from litestar.exceptions import SerializationException
+from litestar.params import FromPath
 
 HOP_BY_HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 DROPPED = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "authorization", "cookie"}
@@ -29,7 +30,7 @@ def failure(call_id: Any, code: int, message: str) -> Response[dict[str, Any]]:
 
 
 @post("/a2a/{agent_id:str}", status_code=200)
-async def call(agent_id: str, request: Request[Any, Any, State], state: State) -> Response[Any]:
+async def call(agent_id: FromPath[str], request: Request[Any, Any, State], state: State) -> Response[Any]:
     """Forward one JSON-RPC call to the agent and its answer back."""
     try:
         envelope = await request.json()

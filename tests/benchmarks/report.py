@@ -18,15 +18,13 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "scrape_ms": ("scrape ms", "{:.1f}".format),
     "stall_ms": ("stall ms", "{:.1f}".format),
     "pss_mb": ("PSS MB", "{:.1f}".format),
-    "foreign": ("foreign CPU", "{:.0%}".format),
+    "waited": ("waited", "{:.0%}".format),
 }
 
 
 def measurements(results: Results, about: Mapping[str, str]) -> str:
     """Per case: one line per subject, medians over the repeats."""
-    return "\n\n".join(
-        f"{case}: {about.get(case, '')}\n{_case(subjects)}" for case, subjects in results.items()
-    )
+    return "\n\n".join(f"{case}: {about.get(case, '')}\n{_case(subjects)}" for case, subjects in results.items())
 
 
 def verdicts(judgements: Sequence[Judgement]) -> str:

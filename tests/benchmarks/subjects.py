@@ -80,9 +80,7 @@ class Bench:
 
 
 @contextmanager
-def opened(
-    *, window_seconds: int, many_agents: int, say: Callable[[str], None]
-) -> Iterator[Bench]:
+def opened(*, window_seconds: int, many_agents: int, say: Callable[[str], None]) -> Iterator[Bench]:
     """A bench with its agent running and the payloads written; everything is gone afterwards."""
     load_core, test_core = processes.two_cores()
     with tempfile.TemporaryDirectory(prefix="vitalgate-bench-", ignore_cleanup_errors=True) as name:
@@ -105,9 +103,7 @@ def _start_agent(bench: Bench) -> None:
     folder, port = bench.new_folder("agent"), processes.free_port()
     (folder / "large").write_bytes(payloads.response(payloads.LARGE))
     config = folder / "nginx.conf"
-    config.write_text(
-        configs.agent(port=port, folder=str(folder), small=payloads.response(), user=_nginx_user())
-    )
+    config.write_text(configs.agent(port=port, folder=str(folder), small=payloads.response(), user=_nginx_user()))
     bench.agent = bench.spawn("agent", _nginx(config, folder), core=bench.load_core, folder=folder)
     bench.agent_port = port
     _wait_for_call(bench.agent, port, "/")
@@ -177,9 +173,7 @@ def _ready(bench: Bench, name: str, command: list[str], folder: Path, port: int)
 
 def _wait_for_call(process: Process, port: int, path: str) -> None:
     expected = payloads.response()
-    processes.wait_until(
-        lambda: client.try_call(port, path, expected), process=process, seconds=READY_SECONDS
-    )
+    processes.wait_until(lambda: client.try_call(port, path, expected), process=process, seconds=READY_SECONDS)
 
 
 def _nginx(config: Path, folder: Path) -> list[str]:
