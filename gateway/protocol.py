@@ -1,0 +1,336 @@
+# ruff: noqa: D102 (public methods without a docstring are callbacks of asyncio, httptools and uvicorn)
+"""HTTP/1.1 towards callers: uvicorn's httptools protocol, mended where a gateway needs more.
+
+What uvicorn 0.54 does not do and this does: read the body of a request that offers an upgrade, drop pipelined
+requests, answer HTTP/1.0 without chunks, bound the request head and the time a request takes to arrive, keep
+trailers out of the headers, insist on one `Host`, tell at once that the caller has left, and read on for a
+moment after an early answer, so that a reset does not destroy it.
+"""
+
+import asyncio
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httptools
+from uvicorn._types import ASGI3Application, ASGISendEvent
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from gateway.lifecycle import Lifecycle
+
+MAX_HEADERS = 100
+KEEP_ALIVE_SECONDS = 75.0
+"""Longer than load balancers and clients keep an idle connection, so that it is they who close it."""
+LINGER_SECONDS = 2.0
+"""How long a caller who is still sending is read on after the final answer."""
+
+# How far the request at hand has come.
+_NONE, _HEAD, _BODY, _WHOLE = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a caller may take before its request is complete (contract 4, `limits` and `server`).
+
+    Args:
+        header_bytes: the request line and all headers, 431 beyond it.
+        request_timeout_seconds: from the first byte of a request to its last, 408 beyond it.
+    """
+
+    header_bytes: int = 32 * 1024
+    request_timeout_seconds: float = 60.0
+
+
+class _Refused(Exception):
+    """Raised inside a parser callback: answer with this status and close."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class _Pipelined(Exception):
+    """Raised inside a parser callback: a second request came before the first was answered."""
+
+
+class Caller(HttpToolsProtocol):
+    """One connection of a caller; every request's scope carries it as `vitalgate.connection`.
+
+    `lost` turns true, and `on_lost` is called once and at once, when the caller closes, half-closes or resets
+    the connection, or is cut off, while a request is unanswered. `on_lost` is forgotten when the response is
+    complete. Look at `lost` before setting `on_lost`: the caller may have left before the handler began.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        limits: ServerLimits,
+        lifecycle: Lifecycle,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.limits = limits
+        self.lifecycle = lifecycle
+        self.on_lost: Callable[[], None] | None = None
+        self.lost = False
+        self.stage = _NONE
+        self.deaf = False  # nothing more is heard from this caller, only its leaving
+        self.unparsed = 0  # bytes since the parser last delivered a head or a piece of a body
+        self.since = 0.0  # when the present wait began
+        self.unsent = 0  # bytes of answers that the caller had not taken at the last sweep
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._lose()
+        # Free without the garbage collector: each of them leads back here.
+        self.cycle = self.scope = None  # type: ignore[assignment]
+
+    def close(self) -> None:
+        """End the connection once everything written is sent."""
+        if self.transport.is_closing():
+            return
+        if self.deaf or self.stage == _BODY:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once, whatever is still unsent."""
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.deaf:
+            return
+        self.unparsed += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            rest = data[upgrade.args[0] :]
+        except httptools.HttpParserError as error:
+            self._reject(error.__context__)
+            return
+        else:
+            if self.unparsed > self.limits.header_bytes:
+                self._refuse(431, "Request header fields too large.")
+            return
+        self._decline_upgrade(rest)
+
+    # Parser callbacks, in the order of their coming
+
+    def on_message_begin(self) -> None:
+        if self.stage == _WHOLE:
+            raise _Pipelined
+        super().on_message_begin()
+        self.stage = _HEAD
+        self.since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # the head is read again
+        version = self.parser.get_http_version()
+        self._check_head(version)
+        self._fill_scope(version)
+        self.stage = _BODY
+        self.unparsed = 0
+        self.headers = []  # trailers go here, not into the scope
+        old = version == "1.0"
+        self.cycle = (_CloseDelimited if old else _Cycle)(
+            scope=self.scope,
+            transport=cast(asyncio.Transport, self),
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            # A caller who was not asked to continue may still send the body or not: only a new connection is
+            # sure to be in step.
+            keep_alive=not (old or self.expect_100_continue)
+            and self.lifecycle.ready
+            and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        self._start_asgi_task(self.cycle, self.app)
+
+    def on_body(self, body: bytes) -> None:
+        self.unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self.stage == _HEAD:
+            return  # an upgrade: the head is read again
+        self.stage = _NONE if self.cycle.response_complete else _WHOLE
+        self.unparsed = 0
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+        self.flow.resume_reading()  # there is no more to hold back, and who does not read sees nobody leave
+
+    # The end of a response, of a wait, of a connection
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        self.on_lost = None
+        self.since = self.loop.time()
+        if self.stage == _WHOLE:
+            self.stage = _NONE
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def expire(self, now: float) -> None:
+        """End a wait that has become too long; called by the server's sweep with the loop's time."""
+        answering = self._answering()
+        if answering and (self.stage == _WHOLE or self.cycle.response_started):
+            return  # the handler's turn: its deadlines are its own
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self.unsent:
+            self.since = now
+        self.unsent = unsent
+        if now - self.since <= self._patience():
+            return
+        if not self.deaf and (self.stage == _HEAD or answering):
+            self._refuse(408, "The request took too long to arrive.")
+        else:
+            self.abort()
+
+    def _patience(self) -> float:
+        if self.unsent or (self.stage and not self.deaf):
+            return self.limits.request_timeout_seconds
+        return LINGER_SECONDS if self.deaf else KEEP_ALIVE_SECONDS
+
+    def _answering(self) -> bool:
+        cycle = self.cycle
+        return self.stage >= _BODY and not (cycle.response_complete or cycle.disconnected)
+
+    def _lose(self) -> None:
+        self.lost = True
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
+
+    def _linger(self) -> None:
+        """Send what is written and an end, and read on unheard: a reset would destroy the answer."""
+        self.deaf = True
+        self.since = self.loop.time()
+        self.flow.resume_reading()
+        self.transport.write_eof()
+
+    # Requests that never reach the application, or only in part
+
+    def _check_head(self, version: str) -> None:
+        headers = self.headers
+        if version not in ("1.1", "1.0"):
+            raise _Refused(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        if len(headers) > MAX_HEADERS:
+            raise _Refused(431, "Too many request header fields.")
+        if self.unparsed > self.limits.header_bytes:  # perhaps only because of the body that came with it
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
+            if size > self.limits.header_bytes:
+                raise _Refused(431, "Request header fields too large.")
+        hosts = [name for name, _ in headers].count(b"host")
+        if hosts != 1 and (hosts or version == "1.1"):
+            raise _Refused(400, "Exactly one Host header is required.")
+
+    def _fill_scope(self, version: str) -> None:
+        scope = cast(dict[str, Any], self.scope)
+        try:
+            url = httptools.parse_url(self.url)
+            path = (url.path or b"/").decode("ascii")
+        except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+            raise _Refused(400, "Invalid request target.") from None
+        scope["vitalgate.connection"] = self
+        scope["http_version"] = version
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["path"] = urllib.parse.unquote(path) if "%" in path else path
+        scope["raw_path"] = url.path or b"/"
+        scope["query_string"] = url.query or b""
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Read the head again without its `Upgrade`: to the parser, the body is another protocol's."""
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        if method == b"CONNECT":
+            self._refuse(501, "This is not a forward proxy.")
+            return
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version.encode())]
+        lines += [b"%s: %s" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join([*lines, b"", rest]))
+
+    def _reject(self, cause: BaseException | None) -> None:
+        if isinstance(cause, _Pipelined) or self.stage == _WHOLE:
+            self.deaf = True
+            self.cycle.keep_alive = False
+        elif isinstance(cause, _Refused):
+            self._refuse(cause.status, cause.reason)
+        else:
+            if cause is not None:
+                self.logger.error("reading a request failed", exc_info=cause)
+            self._refuse(400, "Invalid HTTP request received.")
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer instead of the application, unless an answer has begun, and hear no more of this caller."""
+        if self._answering():
+            if self.cycle.response_started:
+                self.abort()
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self.transport.write(_plain(status, reason))
+        elif self.stage <= _HEAD:
+            self.transport.write(_plain(status, reason))
+        self._linger()
+        self._lose()
+
+
+class _Cycle(RequestResponseCycle):
+    """One request and its response."""
+
+    async def run_asgi(self, app: ASGI3Application) -> None:
+        """As uvicorn's, except that a cancelled handler (the drain is over) is no error worth a traceback."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            self.transport.close()
+            raise
+        except Exception as error:
+            self.logger.error("Exception in ASGI application", exc_info=error)
+            await self._fail()
+        else:
+            if not self.response_complete and not self.disconnected:
+                self.logger.error("ASGI application returned without completing its response")
+                await self._fail()
+
+    async def _fail(self) -> None:
+        if self.response_started:
+            self.transport.close()
+        else:
+            await self.send_500_response()
+
+
+class _CloseDelimited(_Cycle):
+    """The answer to an HTTP/1.0 request, which knows no chunks: the end of the connection ends the body."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        if message["type"] == "http.response.start":
+            self.chunked_encoding = False
+        elif message["type"] == "http.response.body":
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)
+
+
+def _plain(status: int, reason: str) -> bytes:
+    head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+    return STATUS_LINE[status] + head % len(reason) + reason.encode("ascii")
