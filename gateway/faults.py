@@ -59,6 +59,7 @@ _TABLE: Final = (
     Fault("LOOP_DETECTED", -32603, "loop detected: the request has passed this gateway before", TRANSPORT),
     Fault("STREAM_UNSUPPORTED", -32603, "streaming methods are not supported yet", TRANSPORT),
     Fault("CREDENTIAL_MISSING", -32003, "agent unreachable: credential not available", TRANSPORT),
+    Fault("GATEWAY_OVERLOADED", -32603, "gateway overloaded: {}", TRANSPORT, retry=SAFE),
     Fault("INTERNAL", -32603, "internal error", INTERNAL),
     # The way to the agent
     Fault("ADDRESS_NOT_ALLOWED", -32003, "agent unreachable: address not allowed", TRANSPORT),

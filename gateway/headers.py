@@ -15,7 +15,7 @@ from urllib.parse import quote
 Headers = list[tuple[bytes, bytes]]
 
 DROP, KEEP = 0, 1
-CONNECTION, VIA, REQUEST_ID, VERSION, CONTENT_TYPE, RETRY_AFTER = 2, 3, 4, 5, 6, 7
+CONNECTION, VIA, REQUEST_ID, VERSION, CONTENT_TYPE, RETRY_AFTER, TRACEPARENT = 2, 3, 4, 5, 6, 7, 8
 
 _LEARNED_LIMIT: Final = 1024
 
@@ -31,13 +31,14 @@ _NEVER: Final = frozenset(
         *b"x-agent-authorization x-stream-format x-request-id".split(),
     ]
 )
-_FORWARDED: Final = frozenset(b"accept accept-language traceparent tracestate baggage last-event-id".split())
-_SPECIAL: Final = {
+_FORWARDED: Final = frozenset(b"accept accept-language tracestate baggage last-event-id".split())
+_SPECIAL: Final[dict[bytes, int]] = {
     b"connection": CONNECTION,
     b"via": VIA,
     b"x-request-id": REQUEST_ID,
     b"a2a-version": VERSION,
     b"content-type": CONTENT_TYPE,
+    b"traceparent": TRACEPARENT,
 }
 _NEVER_BACK: Final = frozenset(
     [*_HOP_BY_HOP, *b"connection x-powered-by x-sendfile x-request-id x-gateway-error".split()]
@@ -76,6 +77,7 @@ class Inbound:
         request_id: The caller's X-Request-ID, if it is usable (visible ASCII, at most 256 characters).
         version: The caller's A2A-Version.
         via: The values of Via, in order.
+        traceparent: The caller's W3C trace context, for the log.
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -83,6 +85,7 @@ class Inbound:
     request_id: bytes | None = None
     version: bytes | None = None
     via: list[bytes] = field(default_factory=list)
+    traceparent: bytes = b""
 
 
 class RequestHeaders:
@@ -123,6 +126,9 @@ class RequestHeaders:
         elif verdict == REQUEST_ID:
             if inbound.request_id is None and _REQUEST_ID(value):
                 inbound.request_id = value
+        elif verdict == TRACEPARENT:
+            inbound.traceparent = value
+            inbound.lines.append(b"traceparent: %b\r\n" % value)
         elif value not in _PLAIN_CONNECTION:
             named.update(_tokens(value))
 

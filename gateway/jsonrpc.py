@@ -103,20 +103,12 @@ def _is_plain_id(id: bytes) -> bool:
 
 def _is_unambiguous(body: bytes, params: bytes) -> bool:
     """Tell whether the three keys that decide occur once, as far as a look without parsing can tell."""
-    if (
-        b"\\" in body
-        or body.count(b'"id"') > 1
-        or body.count(b'"method"') > 1
-        or body.count(b'"jsonrpc"') > 1
-    ):
+    if b"\\" in body or body.count(b'"id"') > 1 or body.count(b'"method"') > 1 or body.count(b'"jsonrpc"') > 1:
         # A balanced object found earlier than the real params cannot cover a key of the top level, so the cut
         # hides none of them.
         body = body.replace(params, b"", 1)
         return not (
-            b"\\" in body
-            or body.count(b'"id"') > 1
-            or body.count(b'"method"') > 1
-            or body.count(b'"jsonrpc"') > 1
+            b"\\" in body or body.count(b'"id"') > 1 or body.count(b'"method"') > 1 or body.count(b'"jsonrpc"') > 1
         )
     return True
 

@@ -129,8 +129,8 @@ def as_json(fields: dict[str, Any]) -> bytes:
 def as_text(fields: dict[str, Any]) -> bytes:
     """Write a line for people: time, level, event, then what is left as name=value."""
     rest = dict(fields)
-    first = " ".join(str(rest.pop(name, "-")) for name in ("time", "level", "event"))
-    line = " ".join([first, *(f"{name}={_printable(value)}" for name, value in rest.items())])
+    first = [_printable(rest.pop(name, "-")) for name in ("time", "level", "event")]
+    line = " ".join(first + [f"{name}={_printable(value)}" for name, value in rest.items() if value != ""])
     return line.encode(errors="backslashreplace") + b"\n"
 
 

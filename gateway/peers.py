@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from registry.registry import Registry
+
 from gateway.limits import Slots
 from gateway.metrics import Cells, Metrics
 from gateway.upstream import Pool, Upstream
 from registry.agent import Agent
-from registry.registry import Registry
 from registry.url import parse_url
 
 #: An agent id as it may stand in a path (contract 1).

@@ -1,0 +1,174 @@
+"""The ASGI door: `POST /a2a/...` drives the proxy, everything else goes to Litestar (contract 1).
+
+It stands in front of Litestar because routing, decoding and request objects would cost more than the whole call.
+Paths are judged raw, before anything decodes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway import jsonrpc
+from gateway.faults import FAULTS
+from gateway.hosts import HostCheck
+from gateway.metrics import CONTENT_TYPE, Metrics
+from gateway.protocol import Caller
+from gateway.proxy import Proxy, Reply, Request
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+ASGI = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What the listeners serve.
+
+    Attributes:
+        enable: False: no agents and no calls (`a2a.enable`).
+        metrics_port: The port of the metrics listener; None: `/metrics` stands on the API's.
+        max_request_bytes: The largest body of a call.
+        buffer_seconds: How long a finished answer may wait for a slow caller (contract 2.3).
+    """
+
+    enable: bool
+    metrics_port: int | None
+    max_request_bytes: int
+    buffer_seconds: float
+
+
+class Dispatch:
+    """The ASGI application."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        rest: ASGI,
+        metrics: Metrics,
+        hosts: HostCheck,
+        doors: Doors,
+        public_base: Callable[[Scope], str],
+    ) -> None:
+        """Take the proxy, Litestar's application, and what decides between them.
+
+        Args:
+            proxy: Takes the calls.
+            rest: Takes everything else.
+            metrics: Writes `/metrics`.
+            hosts: Judges the `Host` header.
+            doors: What is open.
+            public_base: Gives the gateway's address as the caller of this scope sees it.
+        """
+        self._proxy = proxy
+        self._rest = rest
+        self._metrics = metrics
+        self._hosts = hosts
+        self._doors = doors
+        self._public_base = public_base
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] != "http":
+            await self._rest(scope, receive, send)
+            return
+        path: bytes = scope["raw_path"]
+        doors = self._doors
+        if doors.metrics_port is not None and scope["server"][1] == doors.metrics_port:
+            await self._serve_metrics(scope, path, send)
+        elif not self._hosts.allows(scope["headers"]):
+            await self._refuse_host(scope, path, send)
+        elif scope["method"] == "POST" and doors.enable and (path[:5] == b"/a2a/" or path == b"/a2a"):
+            await self._call(path[5:-1] if path[-1:] == b"/" else path[5:], scope, receive, send)
+        else:
+            await self._other(scope, path, receive, send)
+
+    async def _call(self, segment: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        caller: Caller = scope["vitalgate.connection"]
+        headers = list(scope["headers"])
+        body = await _read_body(headers, receive, self._doors.max_request_bytes)
+        if caller.lost:
+            return
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Reply | None] = loop.create_future()
+        request = Request(segment, headers, scope["query_string"], body, lambda: self._public_base(scope))
+        caller.on_lost = self._proxy.call(request, answered.set_result).cancel
+        reply = await answered
+        if reply is None:
+            return
+        await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
+        await send({"type": "http.response.body", "body": reply.body})
+        if caller.transport.get_write_buffer_size():
+            loop.call_later(self._doors.buffer_seconds, _cut_off, caller, caller.cycle)
+
+    async def _other(self, scope: Scope, path: bytes, receive: Receive, send: Send) -> None:
+        if path == b"/metrics" and self._doors.metrics_port is None:
+            await self._serve_metrics(scope, path, send)
+        elif b"%" in path or b"//" in path or not (self._doors.enable or _is_own(path)):
+            await _send_json(send, 404, {"error": "not found"})
+        else:
+            await self._rest(scope, receive, send)
+
+    async def _serve_metrics(self, scope: Scope, path: bytes, send: Send) -> None:
+        if path != b"/metrics":
+            await _send_json(send, 404, {"error": "not found"})
+        elif scope["method"] not in ("GET", "HEAD"):
+            await _send_json(send, 405, {"error": "method not allowed"}, (b"allow", b"GET, HEAD"))
+        else:
+            await _send(send, 200, CONTENT_TYPE.encode(), await self._metrics.page())
+
+    async def _refuse_host(self, scope: Scope, path: bytes, send: Send) -> None:
+        fault = FAULTS["HOST_NOT_ALLOWED"]
+        if scope["method"] == "POST" and path[:4] == b"/a2a":
+            gateway_error = (b"x-gateway-error", fault.reason.encode())
+            await _send(send, 421, b"application/json", jsonrpc.error(fault, jsonrpc.NULL), gateway_error)
+        else:
+            await _send_json(send, 421, {"error": "host not allowed: set server.allowed_hosts"})
+
+
+def _is_own(path: bytes) -> bool:
+    """Tell whether a path is about the gateway itself, and not about agents (`a2a.enable: false`)."""
+    return not path.startswith((b"/a2a", b"/agents"))
+
+
+def _cut_off(caller: Caller, cycle: object) -> None:
+    """End the connection of a caller that has not taken its answer in time (contract 2.3)."""
+    if caller.cycle is cycle and caller.transport.get_write_buffer_size():
+        caller.abort()
+
+
+async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> bytes | None:
+    """Read a request's body; None as soon as it is known to be over the limit.
+
+    What is announced as too large is refused unread, so that nothing is asked to be sent (Expect). Slowness is
+    the server's to bound (`server.request_timeout_seconds`).
+    """
+    for name, value in headers:
+        if name == b"content-length" and int(value) > limit:
+            return None
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        pieces, size = [body], len(body)
+        while message.get("more_body") and size <= limit:
+            message = await receive()
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+        body = b"".join(pieces)
+    return body if len(body) <= limit else None
+
+
+async def _send(send: Send, status: int, content_type: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    start = {"status": status, "headers": [(b"content-type", content_type), length, *headers]}
+    await send({"type": "http.response.start", **start})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _send_json(send: Send, status: int, body: dict[str, str], *headers: tuple[bytes, bytes]) -> None:
+    await _send(send, status, b"application/json", msgspec.json.encode(body), *headers)

@@ -1,0 +1,63 @@
+"""The host check: it stops DNS rebinding from a browser (contract 1)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+_LEARNED_LIMIT: Final = 1024
+_AUTHORITY: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?").fullmatch
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host, as bound to or as in `Host`, is this machine: `localhost` and what is below it too."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_of(authority: str) -> str | None:
+    """Give the host of a `Host` header in lower case, without port, brackets or final dot; None if malformed."""
+    match = _AUTHORITY(authority)
+    return match and (match[1] or match[2]).lower().removesuffix(".")
+
+
+class HostCheck:
+    """Judges the `Host` header of requests to the API listener."""
+
+    def __init__(self, bind_host: str, allowed: Iterable[str], public_url: str | None) -> None:
+        """Decide whether to check at all, and what passes.
+
+        Args:
+            bind_host: `server.host`.
+            allowed: `server.allowed_hosts`; names, compared without port and case.
+            public_url: `server.public_url`, whose host always passes.
+        """
+        allowed = [host.lower() for host in allowed]
+        public = urlsplit(public_url).hostname if public_url else None
+        self._active = bool(allowed) or is_loopback(bind_host)
+        self._allowed = {bind_host.lower().strip("[]"), *allowed, *([public] if public else [])}
+        self._known: dict[bytes, bool] = {}
+
+    def allows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Tell whether a request with these headers may be served."""
+        if not self._active:
+            return True
+        for name, value in headers:
+            if name == b"host":
+                known = self._known.get(value)
+                return self._learn(value) if known is None else known
+        return False
+
+    def _learn(self, value: bytes) -> bool:
+        host = host_of(value.decode("latin-1"))
+        verdict = host is not None and (host in self._allowed or is_loopback(host))
+        if len(self._known) < _LEARNED_LIMIT:
+            self._known[value] = verdict
+        return verdict

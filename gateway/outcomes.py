@@ -1,0 +1,101 @@
+"""Pure: what became of a forwarded call: the agent's answer, or the fault instead (contract 2.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gateway import jsonrpc
+from gateway.faults import APPLICATION, FAULTS, INTERNAL, PROTOCOL, SAFE, TRANSPORT, UNAVAILABLE_RETRY, Fault
+from gateway.headers import Outbound, media_type
+from gateway.metrics import APPLICATION_ERROR, PROTOCOL_ERROR, SUCCESS, TRANSPORT_ERROR
+from gateway.upstream import Failure, FailureKind
+
+_STATUS: Final = {
+    TRANSPORT: TRANSPORT_ERROR,
+    APPLICATION: APPLICATION_ERROR,
+    PROTOCOL: PROTOCOL_ERROR,
+    INTERNAL: TRANSPORT_ERROR,
+}
+_REASONS: Final = {
+    FailureKind.DNS: "AGENT_UNREACHABLE",
+    FailureKind.REFUSED: "AGENT_UNREACHABLE",
+    FailureKind.UNROUTABLE: "AGENT_UNREACHABLE",
+    FailureKind.TLS: "AGENT_UNREACHABLE",
+    FailureKind.ADDRESS_NOT_ALLOWED: "ADDRESS_NOT_ALLOWED",
+    FailureKind.PROTOCOL: "PROTOCOL_ERROR",
+    FailureKind.LOST: "CONNECTION_LOST",
+    FailureKind.TIMEOUT: "AGENT_TIMEOUT",
+    FailureKind.TOO_LARGE: "RESPONSE_TOO_LARGE",
+    FailureKind.UNDECODABLE: "INVALID_RESPONSE",
+    FailureKind.UPGRADED: "INVALID_RESPONSE",
+    FailureKind.LOCAL: "GATEWAY_OVERLOADED",
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        status: The label for metrics and logs (contract 7).
+        body: The bytes for the caller, if the agent's answer is passed on.
+        fault: Otherwise, why not.
+        detail: Fills the fault's message.
+        metadata: Further members of the error's ErrorInfo.
+        foreign: The agent's body, to be quoted in the error.
+    """
+
+    status: str
+    body: bytes | None = None
+    fault: Fault | None = None
+    detail: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    foreign: bytes | None = None
+
+
+def failed(
+    fault: Fault, detail: str = "", metadata: dict[str, str] | None = None, foreign: bytes | None = None
+) -> Outcome:
+    """Give the outcome for a fault."""
+    return Outcome(_STATUS[fault.category], None, fault, detail, metadata or {}, foreign)
+
+
+def of_failure(failure: Failure, agent_id: str, timeout: float) -> Outcome:
+    """Give the outcome of an exchange that brought no answer; `timeout` is T in seconds."""
+    fault = FAULTS[_REASONS[failure.kind]]
+    if failure.kind is FailureKind.TIMEOUT:
+        fault = replace(fault, retry=SAFE) if failure.connecting else fault
+        return failed(fault, agent_id, {"timeoutSeconds": f"{timeout:g}"})
+    if failure.kind is FailureKind.LOST and failure.connecting:
+        return failed(FAULTS["AGENT_UNREACHABLE"], failure.what)
+    return failed(fault, failure.what)
+
+
+def of_answer(status: int, body: bytes, answer: Outbound, id: bytes | None) -> Outcome:
+    """Judge an agent's answer to the request with this raw id (None: a notification)."""
+    if 200 <= status < 300:
+        return Outcome(SUCCESS, b"") if id is None else _of_success(body, answer, id)
+    if status in UNAVAILABLE_RETRY:
+        return _unavailable(status, answer)
+    if status < 400:
+        return failed(FAULTS["INVALID_RESPONSE"], f"HTTP {status}")
+    if id is not None and jsonrpc.is_response(body, id):
+        return Outcome(APPLICATION_ERROR, body)
+    return failed(FAULTS["AGENT_HTTP_ERROR"], str(status), {"httpStatus": str(status)}, body)
+
+
+def _of_success(body: bytes, answer: Outbound, id: bytes) -> Outcome:
+    if media_type(answer.content_type) == b"application/x-ndjson":
+        return failed(FAULTS["INVALID_RESPONSE"], "application/x-ndjson")
+    verdict = jsonrpc.judge(body, id)
+    if verdict.body is None:
+        return failed(FAULTS["INVALID_RESPONSE"], verdict.problem)
+    return Outcome(APPLICATION_ERROR if verdict.is_error else SUCCESS, verdict.body)
+
+
+def _unavailable(status: int, answer: Outbound) -> Outcome:
+    metadata = {"httpStatus": str(status)}
+    if answer.retry_after is not None:
+        metadata["retryAfter"] = answer.retry_after.decode("latin-1")
+    return failed(replace(FAULTS["AGENT_UNAVAILABLE"], retry=UNAVAILABLE_RETRY[status]), str(status), metadata)

@@ -1,0 +1,63 @@
+"""The host check of contract 1."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.hosts import HostCheck
+
+
+def allows(check: HostCheck, host: str) -> bool:
+    return check.allows([(b"accept", b"*/*"), (b"host", host.encode())])
+
+
+@pytest.mark.parametrize(
+    ("host", "verdict"),
+    [
+        ("127.0.0.1:9090", True),
+        ("localhost", True),
+        ("LOCALHOST:9090", True),
+        ("app.localhost", True),
+        ("localhost.", True),
+        ("[::1]:9090", True),
+        ("127.8.9.1", True),
+        ("evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("evil.example:9090", False),
+        ("u@localhost", False),
+        ("localhost/x", False),
+        ("", False),
+        ("localhost:999999", False),
+        ("[::1", False),
+        ("localhost#", False),
+        ("169.254.169.254", False),
+    ],
+)
+def test_on_loopback_only_loopback_names_pass(host: str, verdict: bool) -> None:
+    """It stops DNS rebinding: a page of evil.example whose name now points at 127.0.0.1."""
+    assert allows(HostCheck("127.0.0.1", [], None), host) is verdict
+
+
+def test_the_public_url_and_allowed_hosts_pass() -> None:
+    check = HostCheck("127.0.0.1", ["Gateway.Internal"], "https://a2a.example.com/base")
+    assert allows(check, "gateway.internal:80")
+    assert allows(check, "A2A.example.com")
+    assert not allows(check, "example.com")
+
+
+def test_on_other_addresses_there_is_no_check_unless_hosts_are_listed() -> None:
+    """Service names vary; a list is a wish to have them checked, and the bind address and loopback still pass."""
+    assert allows(HostCheck("0.0.0.0", [], None), "anything.example")
+    listed = HostCheck("10.1.2.3", ["a2a.example"], None)
+    assert allows(listed, "10.1.2.3:9090")
+    assert allows(listed, "localhost")
+    assert not allows(listed, "anything.example")
+
+
+def test_verdicts_are_remembered_up_to_a_bound() -> None:
+    check = HostCheck("127.0.0.1", [], None)
+    for number in range(3000):
+        assert not allows(check, f"evil-{number}.example")
+        assert allows(check, "localhost")
+    assert len(check._known) <= 1024

@@ -1,0 +1,347 @@
+"""Envelope, verdict and error: contract 2.1 and 2.4, without a socket."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway import jsonrpc
+from gateway.faults import FAULTS
+from gateway.jsonrpc import Envelope, Refused
+
+
+def refusal(body: bytes) -> tuple[str, bytes]:
+    with pytest.raises(Refused) as caught:
+        jsonrpc.read(body)
+    return caught.value.reason, caught.value.id
+
+
+def request(id: str = "1", method: str = '"m"', params: str = "{}", jsonrpc: str = '"2.0"') -> bytes:
+    return f'{{"jsonrpc":{jsonrpc},"id":{id},"method":{method},"params":{params}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "0",
+        '""',
+        '"1"',
+        "1",
+        "-1",
+        '"007"',
+        '"1e3"',
+        "18446744073709551616",
+        "1" * 5000,
+        "null",
+        '"\\u00e9"',
+        '"é"',
+    ],
+)
+def test_ids_keep_type_and_digits(id: str) -> None:
+    """Contract 2.1 rule 7; pitfalls 1, 2."""
+    assert jsonrpc.read(request(id)) == Envelope(id.encode(), "m")
+
+
+@pytest.mark.parametrize("id", ["true", "false", "1.5", "1.0", "1e2", "[1]", "{}", "1E400"])
+def test_other_ids_are_refused_with_id_null(id: str) -> None:
+    """Contract 2.1 rule 7; pitfall 1."""
+    assert refusal(request(id)) == ("INVALID_REQUEST", b"null")
+
+
+def test_no_id_is_a_notification() -> None:
+    """Contract 2.1, notifications."""
+    assert jsonrpc.read(b'{"jsonrpc":"2.0","method":"m"}') == Envelope(None, "m")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"   ",
+        b"{bad",
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        request().decode().encode("utf-16"),
+        request(params='{"x":NaN}'),
+        request(params='{"x":-Infinity}'),
+        request(params='{"x":"') + b"\xc0\xaf" + b'"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":"\xff"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","x\xe9":1}',
+        request() + b"x",
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b"[1,",
+        b'{"jsonrpc":"2.0","id":1,"method":"a\x01b"}',
+    ],
+)
+def test_what_is_not_json_is_a_parse_error(body: bytes) -> None:
+    """Contract 2.1 rule 3; pitfalls 6, 7, 9, 10."""
+    assert refusal(body) == ("PARSE_ERROR", b"null")
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b'[{"jsonrpc":"2.0","id":1,"method":"m"}]', b"[1]", b'"x"', b"5", b"null", b"1e5"]
+)
+def test_batches_and_scalars_are_refused(body: bytes) -> None:
+    """Contract 2.1 rule 4; pitfall 12."""
+    assert refusal(body) == ("INVALID_REQUEST", b"null")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":1,"\\u0069d":2,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\\\\"},"i\\u0064":2}',
+        b'{"jsonrpc":"2.0","id":1,"params":{"id":5},"method":"m","id":2}',
+    ],
+)
+def test_two_ids_are_refused_with_id_null(body: bytes) -> None:
+    """Contract 2.1 rule 5: gateway and agent must not read different calls."""
+    assert refusal(body) == ("INVALID_REQUEST", b"null")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"a","m\\u0065thod":"b"}',
+        b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"a"}',
+    ],
+)
+def test_two_methods_or_versions_are_refused_with_the_id(body: bytes) -> None:
+    """Contract 2.1 rule 5."""
+    assert refusal(body) == ("INVALID_REQUEST", b"1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"id":5,"method":"x","jsonrpc":"y"}}',
+        b'{"params":{"id":5},"jsonrpc":"2.0","id":1,"method":"m","extra":{"id":7}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\\"id\\""},"x":"\\u0069d"}',
+    ],
+)
+def test_nested_names_are_no_duplicates(body: bytes) -> None:
+    """Contract 2.1 rule 5 speaks of the top level only."""
+    assert jsonrpc.read(body) == Envelope(b"1", "m")
+
+
+@pytest.mark.parametrize(
+    ("body", "id"),
+    [
+        (b'{"id":120,"method":"x"}', b"120"),
+        (request(jsonrpc="2.0", id="7"), b"7"),
+        (request(jsonrpc='"2.0 "', id='"a"'), b'"a"'),
+        (request(method='""'), b"1"),
+        (request(method="5"), b"1"),
+        (request(method="null"), b"1"),
+        (b'{"jsonrpc":"2.0","id":1}', b"1"),
+        (request(jsonrpc='"1.0"', id="[1]"), b"null"),
+    ],
+)
+def test_wrong_version_or_method_echoes_the_id(body: bytes, id: bytes) -> None:
+    """Contract 2.1 rule 6; pitfall 14."""
+    assert refusal(body) == ("INVALID_REQUEST", id)
+
+
+@pytest.mark.parametrize("method", ["x" * 10_000, "rpc.x", "a\\u0000b", "\\ud83d"])
+def test_any_method_name_goes_through(method: str) -> None:
+    """Contract 2.1; pitfall 14."""
+    assert jsonrpc.read(request(method=f'"{method}"')).method == json.loads(f'"{method}"')
+
+
+@pytest.mark.parametrize("params", ["5", '"x"', "[]", "true", "1.5"])
+def test_params_must_be_an_object(params: str) -> None:
+    """Contract 2.1 rule 8."""
+    assert refusal(request(params=params)) == ("INVALID_PARAMS", b"1")
+
+
+@pytest.mark.parametrize(
+    "params", ["null", "{}", '{"x":1e400}', '{"x":' + "1" * 5000 + "}", '{"x":"\\ud83d"}', '{"configuration":[]}']
+)
+def test_odd_but_legal_params_pass(params: str) -> None:
+    """Contract 2.1 rules 3 and 8; pitfall 7; lone surrogate escapes are legal JSON."""
+    assert jsonrpc.read(request(params=params)) == Envelope(b"1", "m")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5", 5.0), ("0.25", 0.25), ("1e3", 1000.0), ("null", None)])
+@pytest.mark.parametrize("extra", ["", ',"x":"\\ud83d"'])
+def test_timeout_is_read(text: str, seconds: float | None, extra: str) -> None:
+    """Contract 2.1 rule 9, on the quick and on the slow path."""
+    params = f'{{"configuration":{{"timeout":{text}}}{extra}}}'
+    assert jsonrpc.read(request(params=params)).timeout == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1e400", '"5"', "true", "[]", "-0.0", "NaN"])
+@pytest.mark.parametrize("key", ["timeout", "\\u0074imeout"])
+def test_bad_timeouts_are_refused(text: str, key: str) -> None:
+    """Contract 2.1 rule 9."""
+    reason, id = refusal(request(params=f'{{"configuration":{{"{key}":{text}}}}}'))
+    assert (reason, id) == (("PARSE_ERROR", b"null") if text == "NaN" else ("INVALID_PARAMS", b"1"))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "x"]), json_values | st.just("2.0")),
+    st.booleans(),
+)
+def test_quick_and_slow_readers_agree(value: dict[str, Any], ascii: bool) -> None:
+    """Both paths apply the same rules: whatever the quick one accepts, the slow one reads alike."""
+    body = json.dumps(value, ensure_ascii=ascii).encode("utf-8", "surrogatepass")
+    outcomes = []
+    for reader in (jsonrpc.read, jsonrpc._read_slowly):
+        try:
+            envelope = reader(body)
+            outcomes.append((envelope.id and json.loads(envelope.id), envelope.method, envelope.timeout))
+        except Refused as refused:
+            outcomes.append((refused.reason, refused.id))
+    assert outcomes[0] == outcomes[1]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    """No input raises anything else."""
+    try:
+        jsonrpc.read(body)
+    except Refused:
+        pass
+
+
+# --- the agent's answer ---
+
+
+@pytest.mark.parametrize(
+    ("body", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', b"1"),
+        (b'{"id":"\\u0061","jsonrpc":"2.0","result":1}', b'"a"'),
+        (b'{"id":3,"jsonrpc":"2.0"}', b"3"),
+        (b'{"id":null,"jsonrpc":"2.0","result":1}', b"null"),
+        (b'{"id":1,"jsonrpc":"2.0","result":"\\ud83d"}', b"1"),
+        (b'{"id":1,"jsonrpc":"2.0","result":1e400}', b"1"),
+    ],
+)
+def test_matching_answers_pass_verbatim(body: bytes, id: bytes) -> None:
+    """Contract 2.4 row 1: same raw text, or same decoded value and type."""
+    verdict = jsonrpc.judge(body, id)
+    assert verdict.body is body
+    assert not verdict.is_error
+
+
+def test_an_error_is_an_application_error_and_passes_verbatim() -> None:
+    """Contract 2.4 row 1."""
+    body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}'
+    verdict = jsonrpc.judge(body, b"1")
+    assert verdict.body is body
+    assert verdict.is_error
+
+
+@pytest.mark.parametrize("value", [b'{"Output":1}', b"[1]", b"5", b"null", b'"x"', b" true \n", b'{"id":1}'])
+def test_json_without_an_envelope_is_wrapped(value: bytes) -> None:
+    """Contract 2.4 row 2: the value stays verbatim."""
+    body = jsonrpc.judge(value, b'"a"').body
+    assert body == b'{"jsonrpc":"2.0","id":"a","result":' + value.strip() + b"}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":2,"result":1}',
+        b'{"jsonrpc":"2.0","id":"1","result":1}',
+        b'{"jsonrpc":"2.0","id":1.0,"result":1}',
+        b'{"jsonrpc":"2.0","result":1}',
+        b'{"jsonrpc":"2.0","id":null,"result":1}',
+        b'{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":""}}',
+        b'{"jsonrpc":"1.0","id":1,"result":1}',
+        b'{"jsonrpc":2.0,"id":1,"result":1}',
+        b"",
+        b"<html>",
+        b'{"jsonrpc":"2.0","id":1,"result":',
+        b'{"jsonrpc":"2.0","id":1,"result":NaN}',
+        b'{"jsonrpc":"2.0","id":1,"result":"\xff"}',
+        b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)
+def test_other_answers_are_none(body: bytes) -> None:
+    """Contract 2.4 rows 3 and 4; pitfalls 6, 7, 17, 18."""
+    verdict = jsonrpc.judge(body, b"1")
+    assert verdict.body is None
+    assert verdict.problem
+
+
+@pytest.mark.parametrize("id", [b"", b',"id":null'])
+def test_an_error_without_id_gets_the_callers(id: bytes) -> None:
+    """Contract 2.4 row 3: passed on with its text."""
+    error = b'{"code":-32700,"message":"x","data":[1e400]}'
+    verdict = jsonrpc.judge(b'{"jsonrpc":"2.0"' + id + b',"error":' + error + b"}", b'"7"')
+    assert verdict.body == b'{"jsonrpc":"2.0","id":"7","error":' + error + b"}"
+    assert verdict.is_error
+
+
+# --- errors ---
+
+
+def test_an_error_carries_one_error_info() -> None:
+    """Contract 2.4, the shape of every gateway-made error."""
+    body = jsonrpc.error(
+        FAULTS["AGENT_TIMEOUT"], b"18446744073709551616", detail="echo-01", metadata={"agentId": "echo-01"}
+    )
+    assert b'"id":18446744073709551616' in body
+    assert json.loads(body)["error"] == {
+        "code": -32001,
+        "message": "agent timeout: echo-01",
+        "data": [
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "AGENT_TIMEOUT",
+                "domain": "vitalgate",
+                "metadata": {
+                    "source": "gateway",
+                    "reason": "AGENT_TIMEOUT",
+                    "category": "transport",
+                    "executed": "false",
+                    "retry": "unsafe",
+                    "agentId": "echo-01",
+                },
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a2a_callers_never_get_codes_that_mean_something_else_there(fault: Any) -> None:
+    """Contract 2.4: -32001 to -32004 become -32603, the rest stays."""
+    kubemq = json.loads(jsonrpc.error(fault, b"1", detail="d"))["error"]
+    a2a = json.loads(jsonrpc.error(fault, b"1", detail="d", a2a=True))["error"]
+    assert a2a["code"] == (-32603 if -32004 <= fault.code <= -32001 else fault.code)
+    assert kubemq["code"] == fault.code
+    assert (a2a["message"], a2a["data"]) == (kubemq["message"], kubemq["data"])
+
+
+@pytest.mark.parametrize(
+    ("foreign", "value", "cut"),
+    [
+        (b'{"a":1}', {"a": 1}, False),
+        (b"<html>", "<html>", False),
+        (b"\xff", "\ufffd", False),
+        (b"x" * 70_000, "x" * 65_536, True),
+        (b"", "", False),
+    ],
+)
+def test_a_foreign_body_follows_as_a_second_entry(foreign: bytes, value: Any, cut: bool) -> None:
+    """Contract 2.4: JSON or text, at most 64 KiB."""
+    data = json.loads(jsonrpc.error(FAULTS["AGENT_HTTP_ERROR"], b"1", detail="500", foreign=foreign))["error"][
+        "data"
+    ]
+    assert data[1] == {"@type": "type.googleapis.com/google.protobuf.Value", "value": value}
+    assert data[0]["metadata"].get("bodyTruncated") == ("true" if cut else None)

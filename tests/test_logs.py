@@ -1,0 +1,123 @@
+"""Structured logs: contract 8."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.logs import CallLine, Logs, LogWriter, now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def open_logs(path: Path, **options: Any) -> Logs:
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    return Logs(**{"level": "info", "form": "json", "calls": True, "fd": fd} | options)
+
+
+def line(**changes: Any) -> CallLine:
+    values: dict[str, Any] = {
+        "time": now(),
+        "level": "info",
+        "event": "call",
+        "request_id": "r-1",
+        "caller": "anonymous",
+        "agent": "echo",
+        "method": "message/send",
+        "outcome": "success",
+        "status": 200,
+        "duration_ms": 1.5,
+        "bytes_in": 10,
+        "bytes_out": 20,
+    }
+    return CallLine(**values | changes)
+
+
+def test_a_call_is_one_line_of_json(path: Path) -> None:
+    logs = open_logs(path)
+    logs.call(line())
+    logs.call(line(method="\ud83d\n", reason="AGENT_TIMEOUT"))
+    logs.close()
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert first["request_id"] == "r-1"
+    assert first["time"].endswith("Z")
+    assert "reason" not in first
+    assert second["reason"] == "AGENT_TIMEOUT"
+    assert second["method"].isascii()
+
+
+def test_events_and_pythons_logging_go_the_same_way(path: Path) -> None:
+    logs = open_logs(path)
+    logs.event("listening", api="http://127.0.0.1:1")
+    try:
+        raise ValueError("inner")
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("broken\nline")
+    logging.getLogger("uvicorn.error").info("not this")
+    logs.close()
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert (first["event"], first["api"], first["level"]) == ("listening", "http://127.0.0.1:1", "info")
+    assert (second["event"], second["level"]) == ("broken\nline", "error")
+    assert "ValueError: inner" in second["exception"]
+
+
+def test_text_for_people_keeps_one_line_per_event(path: Path) -> None:
+    logs = open_logs(path, form="text")
+    logs.event("a\nb", name="x\r\ny")
+    logs.call(line())
+    logs.close()
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2
+    assert "name=x\\r\\ny" in lines[0]
+    assert "agent=echo" in lines[1]
+
+
+def test_level_and_switch_silence_calls(path: Path) -> None:
+    quiet = open_logs(path, level="warning")
+    assert not quiet.calls
+    quiet.event("hidden")
+    quiet.event("seen", level="error")
+    quiet.close()
+    assert not open_logs(path, calls=False).calls
+    assert [json.loads(text)["event"] for text in path.read_text().splitlines()] == ["seen"]
+
+
+def test_a_stalled_reader_stops_nobody_and_bounds_memory() -> None:
+    """The log is a pipe that nobody reads: writers go on, what does not fit is dropped and counted."""
+    read_end, write_end = os.pipe()
+    writer = LogWriter(write_end)
+    big = b"x" * (1024 * 1024) + b"\n"
+    for _ in range(40):
+        writer.write(big)
+    assert writer.dropped > 0
+    drained = threading.Thread(target=_drain, args=(read_end,))
+    drained.start()
+    writer.close()
+    os.close(write_end)
+    drained.join(5)
+    assert not drained.is_alive()
+
+
+def _drain(fd: int) -> None:
+    while os.read(fd, 1 << 20):
+        pass
+    os.close(fd)
+
+
+def test_a_closed_log_does_not_stop_the_process() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    writer = LogWriter(write_end)
+    writer.write(b"lost\n")
+    writer.close()
+    os.close(write_end)
+    assert writer.dropped == 1
