@@ -56,9 +56,7 @@ def _on_connect(run: Callable[Concatenate[Connection, P], Awaitable[None]]) -> C
 # -- bytes
 
 
-def wire(
-    status: int = 200, headers: Headers = (), body: bytes | None = None, version: str = "HTTP/1.1"
-) -> bytes:
+def wire(status: int = 200, headers: Headers = (), body: bytes | None = None, version: str = "HTTP/1.1") -> bytes:
     """A whole answer; with a body, its Content-Length is added unless the headers frame it."""
     headers = list(headers)
     names = {name.lower() for name, _ in headers}
@@ -148,9 +146,7 @@ async def echo(connection: Connection, request: Received, *, headers: Headers = 
 
 
 @_behaviour
-async def with_id(
-    connection: Connection, request: Received, id: bytes | None, member: str = "result"
-) -> None:
+async def with_id(connection: Connection, request: Received, id: bytes | None, member: str = "result") -> None:
     """A JSON-RPC answer with another id (raw JSON text; None = no id member)."""
     value = b'{"code":-32000,"message":"m"}' if member == "error" else b"{}"
     shown = b"" if id is None else b'"id":%s,' % id
@@ -241,9 +237,7 @@ async def excess(connection: Connection, request: Received, data: bytes, extra: 
 
 
 @_behaviour
-async def two_lengths(
-    connection: Connection, request: Received, data: bytes, second: int | None = None
-) -> None:
+async def two_lengths(connection: Connection, request: Received, data: bytes, second: int | None = None) -> None:
     """Two Content-Length headers, by default contradictory ones."""
     other = len(data) + 1 if second is None else second
     await connection.send(
@@ -279,9 +273,7 @@ async def switching(connection: Connection, request: Received, protocol: str = "
 
 
 @_behaviour
-async def huge_header(
-    connection: Connection, request: Received, size: int = 1 << 20, *, end: bool = True
-) -> None:
+async def huge_header(connection: Connection, request: Received, size: int = 1 << 20, *, end: bool = True) -> None:
     """One header line of `size` bytes; without `end` the head is never finished (until the peer leaves)."""
     await connection.send(b"HTTP/1.1 200 OK\r\nX-Huge: ")
     for _ in range(size >> 10):
@@ -385,9 +377,7 @@ async def endless(
         "length": ("Content-Length", str(10 << 30)),
     }
     data = chunk(block) if framing == "chunked" else block
-    await connection.send(
-        head(200, [*JSON, headers[framing]]) + (chunk(b"[") if framing == "chunked" else b"[")
-    )
+    await connection.send(head(200, [*JSON, headers[framing]]) + (chunk(b"[") if framing == "chunked" else b"["))
     while connection.closed_at is None:
         await connection.send(data)
 
@@ -404,9 +394,7 @@ async def close(connection: Connection, request: Received, sent: bytes = b"") ->
 
 
 @_behaviour
-async def close_after(
-    connection: Connection, request: Received, then: Behaviour, *, seconds: float = 0.0
-) -> None:
+async def close_after(connection: Connection, request: Received, then: Behaviour, *, seconds: float = 0.0) -> None:
     """A whole answer that promises to keep the connection, which then closes all the same."""
     await then.run(connection, request)
     await connection.pause(seconds)
