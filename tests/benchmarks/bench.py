@@ -148,17 +148,20 @@ def _has_invalid(results: Raw) -> bool:
 
 
 def limited(argv: Sequence[str] | None) -> int:
-    """Main, with an end in time; SIGTERM and the alarm end it as Ctrl-C does, cleaning up."""
+    """Main, with an end in time; the first signal ends it, cleaning up undisturbed by further ones."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
     def stop(number: int, _frame: object) -> None:
+        for one in signals:
+            signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGALRM, stop)
+    for one in signals:
+        signal.signal(one, stop)
     repeats = arguments(argv).repeats or 0
     signal.alarm(max(LIMIT_SECONDS, LIMIT_SECONDS_PER_REPEAT * repeats))
     try:
         return main(argv)
     except KeyboardInterrupt as reason:
-        say(f"bench: stopped ({reason or 'interrupted'}); its processes have been ended")
+        say(f"bench: stopped ({reason}); its processes have been ended")
         return 2
