@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from gateway.card_shape import fit_card, is_other_spelling
 V0_3: Final = "0.3"
 V1_0: Final = "1.0"
 JSONRPC: Final = "JSONRPC"
+
+_FAMILIES: Final = (V1_0, V0_3)
 
 _ADDRESSES: Final = dict.fromkeys(("url", "supportedInterfaces", "additionalInterfaces"))
 _LEGACY: Final = ("url", "preferredTransport", "protocolVersion", "additionalInterfaces")
@@ -50,6 +52,32 @@ class Interface:
         return entry if self.tenant is None else entry | {"tenant": self.tenant}
 
 
+_HOST: Final = re.compile(
+    rb"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9.])?|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?", re.IGNORECASE
+)
+
+
+def public_base(public_url: str | None, scheme: str, hosts: Sequence[bytes]) -> str | None:
+    """Give the URL under which clients reach the gateway, without a slash at its end.
+
+    X-Forwarded-* headers do not count, since anybody can send them: a gateway behind a proxy that changes the
+    host, the scheme or the path needs `server.public_url`.
+
+    Args:
+        public_url: `server.public_url`, which may have a path.
+        scheme: How this request came, http or https.
+        hosts: The request's Host headers.
+
+    Returns:
+        None if it takes a Host header and the request has none that may stand in a card.
+    """
+    if public_url is not None:
+        return public_url.rstrip("/")
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+        return None
+    return f"{scheme}://{hosts[0].decode('ascii').lower()}"
+
+
 def address(public_base: str, agent_id: str) -> str:
     """Give the URL at which the gateway takes calls for an agent: G of contract 5.4."""
     return f"{public_base}/a2a/{agent_id}"
@@ -72,7 +100,7 @@ def _declared(card: Mapping[str, Any]) -> dict[str, Interface]:
     version = _version_text(card.get("protocolVersion"))
     if version is not None and (not found or _legacy_is_jsonrpc(card)):
         found.setdefault(_family(version), Interface(version))
-    return {family: found[family] for family in (V1_0, V0_3) if family in found}
+    return {family: found[family] for family in _FAMILIES if family in found}
 
 
 def _listed(card: Mapping[str, Any], home: Any = None) -> dict[str, Interface]:
@@ -88,9 +116,9 @@ def _listed(card: Mapping[str, Any], home: Any = None) -> dict[str, Interface]:
         version = _version_text(entry.get("protocolVersion")) or V1_0
         tenant = entry.get("tenant")
         interface = Interface(version, tenant if isinstance(tenant, str) and tenant else None)
-        if version == V1_0:
-            found.setdefault(V1_0, interface)
-        found.setdefault(_family(version), interface)
+        family = _family(version)
+        if family not in found or (_is_plain(version) and not _is_plain(found[family].version)):
+            found[family] = interface
     return found
 
 
@@ -118,6 +146,11 @@ def _version_text(value: Any) -> str | None:
 def _family(version: str) -> str:
     found = _VERSION.fullmatch(version)
     return V0_3 if found and int(found[1]) == 0 else V1_0
+
+
+def _is_plain(version: str) -> bool:
+    """Tell whether every client of 1.0 or 0.3 takes this for its own version; the patch number is ignored."""
+    return version in _FAMILIES or version.startswith(tuple(f"{family}." for family in _FAMILIES))
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -201,9 +234,7 @@ def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
 # --- the extended card: an answer of the agent, rewritten on its way back ---
 
 
-def rewrite_extended_card(
-    body: bytes, at: str, *, keep_security: bool = False, streaming: bool = True
-) -> bytes:
+def rewrite_extended_card(body: bytes, at: str, *, keep_security: bool = False, streaming: bool = True) -> bytes:
     """Make the card in a JSON-RPC response point at the gateway; every other byte stays as it is.
 
     The form is kept: nothing is added that the agent did not write, because a 1.0 reader may refuse 0.3

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from litestar import Request, Response
 from litestar.enums import MediaType
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
 logger = logging.getLogger(__name__)
@@ -42,13 +42,20 @@ def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Respon
         headers = {"Allow": allowed}
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return _internal_error(request, error)
-    return problem(error.status_code, _text(error), headers=headers)
+    return problem(error.status_code, _text(error), details=_details(error), headers=headers)
+
+
+def _details(error: HTTPException) -> list[dict[str, str]]:
+    """List the parameters that the framework refuses, by name."""
+    extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
+    found = [item for item in extra if isinstance(item, dict)]
+    return [{"field": str(item.get("key", "")), "message": str(item.get("message", ""))} for item in found]
 
 
 def _text(error: HTTPException) -> str:
     if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
         return HTTPStatus(error.status_code).phrase.lower()
-    return error.detail
+    return "invalid request" if isinstance(error, ValidationException) else error.detail
 
 
 def _internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
