@@ -1,16 +1,21 @@
-"""A clock that moves when told."""
+"""A clock that moves when it is told."""
 
 from __future__ import annotations
 
+from registry.clock import Clock
 
-class MovableClock:
-    """Seconds that pass only by `advance`."""
 
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
+class ManualClock:
+    """Hands out a `Clock`; `tick` moves both of its clocks, `step_wall` only the wall clock."""
 
-    def __call__(self) -> float:
-        return self.now
+    def __init__(self, wall: float = 1_750_000_000.0) -> None:
+        self._monotonic = 1_000.0
+        self._wall = wall
+        self.clock = Clock(monotonic=lambda: self._monotonic, wall=lambda: self._wall)
 
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
+    def tick(self, seconds: float) -> None:
+        self._monotonic += seconds
+        self._wall += seconds
+
+    def step_wall(self, seconds: float) -> None:
+        self._wall += seconds

@@ -1,0 +1,99 @@
+"""Where registrations are kept: the contract of all stores, and `open_store`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from registry.agent import Agent, Lease, Registration
+from registry.clock import Clock
+from registry.errors import StoreError
+from registry.stores.ledger import Change
+from registry.stores.memory import MemoryStore
+from registry.stores.sqlite import SqliteStore
+
+_SQLITE = "sqlite:///"
+_REDIS = ("redis:", "rediss:", "redis+sentinel:")
+
+
+class Store(Protocol):
+    """Small atomic operations on registrations. Whatever raises `StoreUnavailable` has changed nothing.
+
+    Leases end on the monotonic clock of this process. An expired agent stays until `expire`, but counts as gone
+    in every rule.
+    """
+
+    def watch(self, listener: Callable[[Change], None]) -> None:
+        """Sets who hears of changes: called on the event loop, in order, before the operation returns."""
+
+    async def open(self, ttl_seconds: float) -> None:
+        """Makes the store ready; agents of an earlier run get leases of one TTL.
+
+        Raises:
+            StoreError: it cannot be used.
+        """
+
+    async def put(self, agent: Agent, ttl_seconds: float, max_agents: int) -> Registration:
+        """Registers, or replaces a live agent, which keeps its `registered_at`. `max_agents` 0 means no limit.
+
+        Raises:
+            Forbidden: a live agent of another principal has the id.
+            Full: `max_agents` other agents are alive.
+            StoreUnavailable: not now.
+        """
+
+    async def renew(self, agent_id: str, ttl_seconds: float, principal: str | None) -> Lease | None:
+        """Gives a live agent a new lease; None if there is no such agent.
+
+        Raises:
+            Forbidden: another principal owns it.
+            StoreUnavailable: not now.
+        """
+
+    async def remove(self, agent_id: str, principal: str | None) -> bool:
+        """Takes a live agent out; False if there is no such agent.
+
+        Raises:
+            Forbidden: another principal owns it.
+            StoreUnavailable: not now.
+        """
+
+    async def expire(self, lease: Lease) -> bool:
+        """Takes the agent out if this is still its lease; False if it was heard of since, or is gone.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
+
+    async def grace(self, alive_at: float, seconds: float) -> None:
+        """After an outage: no lease that ran at `alive_at` (monotonic) ends sooner than in this many seconds.
+
+        Raises:
+            StoreUnavailable: the outage goes on: the store takes no writes.
+        """
+
+    async def get(self, agent_id: str) -> Registration | None:
+        """What is kept under the id, expired or not."""
+
+    async def list(self) -> list[Registration]:
+        """Everything that is kept, expired or not."""
+
+    async def close(self) -> None:
+        """Lets go of everything; may be called twice, and after a failed `open`."""
+
+
+def open_store(url: str, clock: Clock | None = None) -> Store:
+    """The store for a ``registry.url`` (contract 4); nothing is touched before its `open`.
+
+    Raises:
+        StoreError: no such kind of store.
+    """
+    clock = clock or Clock()
+    if url == "memory://":
+        return MemoryStore(clock)
+    if url.startswith(_SQLITE) and (file := url.removeprefix(_SQLITE)) and file.isprintable():
+        return SqliteStore(Path(file).expanduser(), clock)
+    if url.startswith(_REDIS):
+        raise StoreError("registry.url: Redis is not available in this version; use sqlite:///FILE or memory://")
+    raise StoreError("registry.url: must be memory:// or sqlite:///FILE")
