@@ -6,14 +6,19 @@ The programs are in `tests/fakes/sdk13` (a2a-sdk 1.3: protocol 1.0 and 0.3) and 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.fakes.gateway import GatewayProcess
+from tests.fakes.kubemq import KubemqAgent
 from tests.fakes.program import Program, sdk03_agent, sdk03_client, sdk13_agent, sdk13_client
 
 Record = list[dict[str, Any]]
@@ -93,3 +98,58 @@ async def test_two_direct_runs_are_equal() -> None:
         assert comparable(await sdk13_client(program.url)) == comparable(await sdk13_client(program.url))
     async with sdk03_agent() as program:
         assert comparable(await sdk03_client(program.url)) == comparable(await sdk03_client(program.url))
+
+
+async def published(base: str) -> dict[str, Any]:
+    """The card that an agent publishes, as an operator would fetch it to register it."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.get(f"{base}.well-known/agent-card.json", headers={"A2A-Version": "1.0"})
+    card: dict[str, Any] = answer.json()
+    return card
+
+
+async def register(gateway: GatewayProcess, agent_id: str, base: str) -> None:
+    """Registers an agent with its own card; `url` is where a 1.0 card has it (contract 5.1 requires it)."""
+    card = await published(base)
+    url = card.get("url") or card["supportedInterfaces"][0]["url"]
+    await gateway.register({**card, "agent_id": agent_id, "url": url})
+
+
+@pytest.mark.parametrize(("client", "agent", "version"), PAIRS)
+async def test_through_the_gateway(client: str, agent: str, version: str, tmp_path: Path) -> None:
+    """Contract 5.4, 2.4: the same steps, the same results, and every address is the gateway's."""
+    async with AGENTS[agent]() as program, GatewayProcess(tmp_path) as gateway:
+        await register(gateway, "peer", program.url)
+        direct, through = await asyncio.gather(CLIENTS[client](program.url), CLIENTS[client](gateway.base("peer")))
+        scraped = await gateway.scrape()
+    assert comparable(through) == comparable(direct)
+    assert set(by_name(through)["address"]) == {gateway.base("peer")}
+    # so it was the gateway that carried them, and it had nothing of its own to say
+    calls = [float(n) for n in re.findall(r'^kubemq_a2a_requests_total{agent_id="peer".*} (\S+)$', scraped, re.M)]
+    assert sum(calls) >= len(through) - 2
+    assert not re.search(r'^kubemq_a2a_errors_total{agent_id="peer"', scraped, re.M)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_base_urls_with_and_without_slash(client: str, slash: str, tmp_path: Path) -> None:
+    """Contract 1: SDK clients use both forms of `/a2a/{agent_id}`; a KubeMQ agent is taken for 0.3 (5.4)."""
+    async with KubemqAgent() as agent, GatewayProcess(tmp_path) as gateway:
+        await gateway.register(agent.document)
+        record = await CLIENTS[client](gateway.base("kubemq-echo") + slash)
+    assert by_name(record)["address"] == [gateway.base("kubemq-echo")]
+    raised = outcome(record)
+    assert {raised[step] for step in ("send", "get", "send_slow", "get_working", "cancel")} == {"ok"}
+    assert raised["get_unknown"] == EXPECTED[client, "get_unknown"]
+    assert raised["cancel_finished"] == EXPECTED[client, "cancel_finished"]
+    assert agent.requests[0].header("x-kubemq-caller-id") == "anonymous"
+    assert {request.target for request in agent.requests} == {"/a2a"}
+
+
+async def test_results_without_an_envelope(tmp_path: Path) -> None:
+    """Contract 2.4: a 2xx JSON value without `jsonrpc` becomes the result, verbatim."""
+    async with KubemqAgent(bare=True) as agent, GatewayProcess(tmp_path) as gateway:
+        await gateway.register(agent.document)
+        record = await sdk03_client(gateway.base("kubemq-echo"))
+    assert outcome(record)["send"] == "ok"
+    assert by_name(record)["get"]["id"] == "task-1"
