@@ -87,7 +87,14 @@ def test_targets_get_stricter_from_step_to_step() -> None:
 
 
 def test_subjects_of_the_scenarios_can_be_started() -> None:
-    assert {name for group in cases.GROUPS for case in group.cases for name in case.subjects} <= set(START)
+    named = {name for group in cases.GROUPS for case in group.cases for name in case.subjects}
+    assert named == {*START, *cases.IN_PROCESS}
+
+
+@pytest.mark.parametrize("kind", cases.IN_PROCESS)
+def test_a_call_without_the_kernel_costs_no_more_than_the_gate(kind: str) -> None:
+    cost = cases.on_core_alone(kind, max(os.sched_getaffinity(0)))
+    assert cost["units"] <= targets.gate()[kind], f"{cost['cpu_us']:.1f} us per call"
 
 
 def test_a_target_with_an_unknown_key_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ of the group once, in shuffled order. A case is a name, its subjects and a funct
 subject once and returns named numbers; a new scenario is a new line in GROUPS.
 """
 
+import json
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ Measure = Callable[[Bench, str], Metrics]
 PROXIES = ("nginx", "envoy", "reference", "vitalgate")
 NATIVE = ("nginx", "envoy", "vitalgate")
 SCRAPES = 5
+IN_PROCESS = ("core", "whole")
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,24 @@ def start(bench: Bench, name: str) -> Metrics:
         bench.stop(subject)
 
 
+def in_process(bench: Bench, name: str) -> Metrics:
+    """Our code without the kernel (inprocess.py), in a process of its own."""
+    return on_core_alone(name, bench.test_core)
+
+
+def on_core_alone(kind: str, core: int) -> Metrics:
+    """Run the in-process bench of this kind on a core; its cost per call."""
+    command = [sys.executable, "-m", "tests.benchmarks.inprocess", kind]
+    done = processes.on_core(
+        core,
+        lambda: subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False),
+    )
+    if done.returncode:
+        raise BenchError(f"the in-process bench failed: {done.stderr[-1000:].decode(errors='replace')}")
+    metrics: Metrics = json.loads(done.stdout)
+    return metrics
+
+
 def command_help(bench: Bench, name: str) -> Metrics:
     """Wall time of `vitalgate --help`."""
     command = [str(Path(sys.executable).with_name("vitalgate")), "--help"]
@@ -151,6 +172,11 @@ GROUPS: tuple[Group, ...] = (
     Group("start", (Case("start", "process start to the first proxied answer", PROXIES, start),), cold=True),
     Group("help", (Case("help", "`vitalgate --help`", ("vitalgate",), command_help),), cold=True),
     Group(
+        "in-process",
+        (Case("in-process", "the call without the kernel", IN_PROCESS, in_process),),
+        cold=True,
+    ),
+    Group(
         "calls",
         (
             Case("calls-c1", "calls, 1 connection", ("direct", *PROXIES), calls(1)),
@@ -186,9 +212,11 @@ def select(wanted: list[str], only: list[str]) -> list[Group]:
     unknown = sorted(set(wanted) - known)
     if unknown:
         raise BenchError(f"no scenario {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
-    unknown = sorted(set(only) - set(subjects.START))
+    unknown = sorted(set(only) - {*subjects.START, *IN_PROCESS})
     if unknown:
-        raise BenchError(f"no subject {', '.join(unknown)}; there are: {', '.join(subjects.START)}")
+        raise BenchError(
+            f"no subject {', '.join(unknown)}; there are: {', '.join([*subjects.START, *IN_PROCESS])}"
+        )
     chosen = []
     for group in GROUPS:
         cases = [case for case in group.cases if not wanted or {case.name, group.name} & set(wanted)]

@@ -8,6 +8,7 @@ from tests.benchmarks.targets import Judgement, Results
 #: Number -> heading and how it is written, in the order of the columns.
 COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "cpu_us": ("CPU us/call", "{:.1f}".format),
+    "units": ("units", "{:.2f}".format),
     "rps": ("calls/s", "{:,.0f}".format),
     "p50_us": ("p50 us", "{:,.0f}".format),
     "p99_us": ("p99 us", "{:,.0f}".format),

@@ -88,6 +88,12 @@ def load(path: Path = FILE) -> list[Target]:
     return [_target(entry) for entry in tomllib.loads(path.read_text("utf-8"))["target"]]
 
 
+def gate(path: Path = FILE) -> dict[str, float]:
+    """The bounds of the in-process bench, in units, by its kind."""
+    bounds: dict[str, float] = tomllib.loads(path.read_text("utf-8"))["gate"]
+    return bounds
+
+
 def judge(targets: Sequence[Target], results: Results) -> list[Judgement]:
     """Judge the targets that this run has measured."""
     return [_judge(target, results) for target in targets if _measured(target, results)]
