@@ -9,13 +9,16 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.settings_model import KUBEMQ_VARIABLES
 from tests.fakes.agent import Log
 from tests.fakes.gateway import GatewayProcess
+from tests.fakes.ports import refusing_port
 from tests.fakes.program import ROOT, clean_environment, run
 
 EXAMPLES = ROOT / "examples"
@@ -88,9 +91,7 @@ async def test_sdk_agent_and_sdk_client(tmp_path: Path) -> None:
             assert output == (
                 f"SDK echo: protocol 1.0 at {gateway.base('sdk-echo')}\ntask TASK_STATE_COMPLETED: Grüße\n"
             )
-            # longer than its TTL: heartbeats keep it; forgotten: it comes back by itself
-            await asyncio.sleep(1.5)
-            assert (await gateway.http.get("/agents/sdk-echo")).status_code == 200
+            await kept_alive(gateway, "sdk-echo", seconds=1)
             assert len(lines) == 1
             await gateway.http.delete("/agents/sdk-echo")
             assert "forgotten" in await lines.reach(2)
@@ -101,9 +102,19 @@ async def test_sdk_agent_and_sdk_client(tmp_path: Path) -> None:
             assert (await gateway.http.get("/agents/sdk-echo")).status_code == 404  # it has taken its leave
 
 
-async def test_sdk_agent_waits_for_a_gateway_that_is_away(tmp_path: Path) -> None:
-    from tests.fakes.ports import refusing_port
+async def kept_alive(gateway: GatewayProcess, agent_id: str, *, seconds: float) -> None:
+    """Returns when heartbeats have kept an agent for longer than that since it registered; fails if it is gone."""
+    async with asyncio.timeout(10):
+        while True:
+            answer = await gateway.http.get(f"/agents/{agent_id}")
+            assert answer.status_code == 200, answer.text
+            registered, seen = (datetime.fromisoformat(answer.json()[n]) for n in ("registered_at", "last_seen"))
+            if (seen - registered).total_seconds() > seconds:
+                return
+            await asyncio.sleep(0.1)
 
+
+async def test_sdk_agent_waits_for_a_gateway_that_is_away() -> None:
     with refusing_port() as port:
         async with running(PYTHON, EXAMPLES / "02-sdk-agent.py", GATEWAY_URL=f"http://127.0.0.1:{port}") as (
             lines,
@@ -145,8 +156,6 @@ async def test_kubemq_migration(tmp_path: Path) -> None:
 
 
 def test_kubemq_variables_are_all_there() -> None:
-    from gateway.settings_model import KUBEMQ_VARIABLES
-
     assert set(kubemq_variables()) == set(KUBEMQ_VARIABLES)
 
 
