@@ -44,6 +44,7 @@ COMMIT;
 _SELECT = """
 SELECT agent_id, owner, registered_at, last_seen, CAST(card AS BLOB) FROM agents ORDER BY registered_at, agent_id
 """
+_MAGIC = b"SQLite format 3\0"
 _STAMPS = ("application_id", "user_version")
 
 _log = logging.getLogger(__name__)
@@ -233,8 +234,7 @@ def _lock(path: Path) -> int:
 
 def _database(path: Path) -> sqlite3.Connection:
     try:
-        # Created here, not by SQLite: for the file mode, and for errors that say what is wrong.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _touch(path)
         database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -247,6 +247,16 @@ def _database(path: Path) -> sqlite3.Connection:
             raise StoreError(f"registry file {path}: {error}") from error
         raise
     return database
+
+
+def _touch(path: Path) -> None:
+    """Creates the file before SQLite does: for its mode, and for errors that say what is wrong.
+
+    SQLite takes a very short file for an empty database and would write over it.
+    """
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
+        if file.read(len(_MAGIC)) not in (b"", _MAGIC):
+            raise StoreError(f"registry file {path}: file is not a database")
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
