@@ -206,6 +206,8 @@ class Connection(asyncio.Protocol):
     async def send(self, data: bytes) -> None:
         """Writes and waits until the peer has taken most of it; fails when the connection is gone."""
         if self.transport.is_closing():
+            if not self.ended_by_us:
+                self._peer_left()  # a write failed: uvloop tells the protocol only later
             raise ConnectionResetError("the peer has left")
         self.transport.write(data)
         await asyncio.sleep(0)  # so that an endless body lets others run even if the peer takes all of it
