@@ -104,10 +104,10 @@ async def _perform(transport: httpx.AsyncBaseTransport, ask: Ask, trace: Trace) 
 async def _read(response: httpx.Response, ask: Ask) -> tuple[bytes, bool]:
     """At most `limit` bytes, and whether there were more."""
     body = bytearray()
-    if ask.method == "HEAD":
+    if ask.method == "HEAD" or not isinstance(response.stream, httpx.AsyncByteStream):
         return b"", False
     try:
-        async for chunk in response.aiter_raw():
+        async for chunk in response.stream:  # raw: coded as it came
             body += chunk
             if len(body) > ask.limit:
                 return bytes(body[: ask.limit]), True
