@@ -259,6 +259,6 @@ def _unknown_variables(settings: Settings, environ: Mapping[str, str]) -> Iterat
 
 def shown(settings: Settings) -> dict[str, dict[str, Any]]:
     """The settings as plain data for people to see, secrets masked."""
-    data: dict[str, dict[str, Any]] = settings.model_dump(mode="json")
+    data: dict[str, dict[str, Any]] = settings.model_dump()
     data["registry"]["url"] = _PASSWORD.sub(r"\1***@", data["registry"]["url"])
     return data

@@ -1,0 +1,288 @@
+"""The demo agent: an agent as contract 5 expects one, and an A2A agent for unmodified SDK clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import CancelTaskRequest, GetTaskRequest, Message, Part, Role, SendMessageRequest, TaskState
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
+
+from gateway import demo
+from gateway.demo_agent import EchoAgent, as_asgi, card
+from gateway.errors import StartError
+
+
+class Gateway:
+    """A gateway as far as an agent sees it: the registry's routes, and answers that the test can change."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.ttl: Any = 300
+        self.known = False
+        self.refusal: tuple[int, Any] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message["body"]
+            if not message["more_body"]:
+                break
+        status, answer = self._answer(scope["path"])
+        self.heard.put_nowait((f"{scope['method']} {scope['path']}", json.loads(body or b"null")))
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+    def _answer(self, path: str) -> tuple[int, Any]:
+        if self.refusal is not None:
+            return self.refusal
+        if path == "/agents/register":
+            self.known = True
+            return 200, {}
+        if not self.known:
+            return 400, {"error": "agent not found"}
+        return 200, {"ok": True, "ttl_seconds": self.ttl}
+
+    async def hears(self) -> tuple[str, Any]:
+        return await asyncio.wait_for(self.heard.get(), 10)
+
+
+class Server(uvicorn.Server):
+    @asynccontextmanager
+    async def running(self, listener: socket.socket) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._serve(sockets=[listener]))
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            await task
+
+
+@asynccontextmanager
+async def serving(app: Any, listener: socket.socket | None = None) -> AsyncIterator[str]:
+    listener = listener or socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=1)
+    async with Server(config).running(listener):
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def running(gateway_url: str, say: demo.Say, *, leave: bool = True) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(demo.serve(demo.Demo("demo", gateway_url), stop, say, leave=leave))
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+async def test_it_registers_sends_heartbeats_and_deregisters() -> None:
+    """Contract 5.1 to 5.3."""
+    gateway, said = Gateway(), list[str]()
+    gateway.ttl = 0.03
+    async with serving(gateway) as url:
+        async with running(url, said.append):
+            what, document = await gateway.hears()
+            assert what == "POST /agents/register"
+            assert document["agent_id"] == "demo"
+            for _ in range(3):
+                assert await gateway.hears() == ("POST /agents/heartbeat", {"agent_id": "demo"})
+        rest = [gateway.heard.get_nowait() for _ in range(gateway.heard.qsize())]
+        assert rest[-1] == ("DELETE /agents/demo", None)
+    assert len(said) == 1
+    assert f"curl -s {url}/a2a/demo " in said[0]
+
+
+async def test_it_registers_again_when_it_has_been_forgotten() -> None:
+    """Contract 5.2: 400 to a heartbeat means that the agent must register again."""
+    gateway = Gateway()
+    gateway.ttl = 0.03
+    async with serving(gateway) as url, running(url, [].append):
+        await gateway.hears()
+        await gateway.hears()
+        gateway.known = False
+        while (await gateway.hears())[0] != "POST /agents/register":
+            pass
+        assert (await gateway.hears())[0] == "POST /agents/heartbeat"
+
+
+async def test_it_waits_for_a_gateway_that_is_not_there_and_survives_its_restart() -> None:
+    gateway, said = Gateway(), asyncio.Queue[str]()
+    gateway.ttl = 0.03
+    with socket.create_server(("127.0.0.1", 0)) as claim:
+        port = claim.getsockname()[1]
+    async with running(f"http://127.0.0.1:{port}", said.put_nowait):
+        for _ in range(2):
+            while "cannot be reached" not in await asyncio.wait_for(said.get(), 10):
+                pass
+            async with serving(gateway, socket.create_server(("127.0.0.1", port))):
+                gateway.known = False
+                while (await gateway.hears())[0] != "POST /agents/register":
+                    pass
+                assert (await gateway.hears())[0] == "POST /agents/heartbeat"
+    rest = [said.get_nowait() for _ in range(said.qsize())]
+    assert "cannot be reached to deregister" in rest[-1]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        ((409, {"error": "the registry is full"}), "the registry is full"),
+        (
+            (400, {"error": "invalid", "details": [{"field": "url", "message": "address not allowed"}]}),
+            "invalid (url: address not allowed)",
+        ),
+        ((502, "?"), "HTTP 502"),
+        ((200, {}), "its answer to a heartbeat has no ttl_seconds"),
+    ],
+)
+async def test_it_says_once_why_it_is_refused_and_keeps_trying(refusal: tuple[int, Any], reason: str) -> None:
+    gateway, said = Gateway(), list[str]()
+    gateway.refusal = refusal
+    async with serving(gateway) as url, running(url, said.append, leave=False):
+        for _ in range(4):
+            await gateway.hears()
+        told = [line for line in said if "refuses" in line]
+        assert told[0] == f"{url} refuses the demo agent: {reason}; trying again"
+        assert len(told) == 1 or refusal[0] == 200
+
+
+async def test_a_port_in_use_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            StartError, match=f"^the demo agent cannot listen on 127.0.0.1:{port}: Address already"
+        ):
+            await demo.serve(demo.Demo("demo", "http://127.0.0.1:9", port=port), asyncio.Event(), print)
+
+
+async def test_in_a_thread_it_serves_and_ends_with_the_block() -> None:
+    gateway, said = Gateway(), list[str]()
+    async with serving(gateway) as url:
+        with demo.beside(demo.Demo("demo", url), said.append):
+            _, document = await gateway.hears()
+            async with httpx.AsyncClient(trust_env=False) as client:
+                response = await client.get(document["url"] + ".well-known/agent-card.json")
+                assert response.json()["name"] == "Demo agent"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.get(document["url"])
+
+
+async def test_the_process_deregisters_on_sigterm_and_ends_with_0() -> None:
+    gateway = Gateway()
+    async with serving(gateway) as url:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "gateway.cli",
+            "demo",
+            "--gateway",
+            url,
+            "--id",
+            "an-echo",
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert (await gateway.hears())[1]["agent_id"] == "an-echo"
+            process.send_signal(signal.SIGTERM)
+            while (await gateway.hears())[0] != "DELETE /agents/an-echo":
+                pass
+            output, _ = await asyncio.wait_for(process.communicate(), 10)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert process.returncode == 0
+    assert f"curl -s {url}/a2a/an-echo " in output.decode()
+
+
+def test_the_printed_command_sends_a_request_the_agent_answers() -> None:
+    """The command is pasted into a shell; the request in it is a message/send of protocol 0.3."""
+    *words, data, body = shlex.split(demo.curl(demo.Demo("demo", "http://127.0.0.1:9090")))
+    assert words == ["curl", "-s", "http://127.0.0.1:9090/a2a/demo", "-H", "Content-Type: application/json"]
+    assert data == "-d"
+    result = json.loads(EchoAgent().answer(body.encode()))["result"]
+    assert result["status"]["state"] == "completed"
+    assert result["artifacts"][0]["parts"] == [{"kind": "text", "text": "hello"}]
+
+
+@pytest.mark.parametrize("protocol_version", ["1.0", "0.3"])
+async def test_unmodified_sdk_clients_talk_to_it(protocol_version: str) -> None:
+    """SDK 1.3 over protocol 1.0 and over 0.3: resolve the card, send, get, cancel."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    async with serving(as_asgi(EchoAgent(), card(url, "1.2.3")), listener), httpx.AsyncClient() as http:
+        agent_card = await A2ACardResolver(http, url).get_agent_card()
+        assert agent_card.version == "1.2.3"
+        spoken = [it for it in agent_card.supported_interfaces if it.protocol_version == protocol_version]
+        del agent_card.supported_interfaces[:]
+        agent_card.supported_interfaces.extend(spoken)
+        client = ClientFactory(ClientConfig(httpx_client=http)).create(agent_card)
+        message = Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text="hello ü")], context_id="c")
+        (answer,) = [it async for it in client.send_message(SendMessageRequest(message=message))]
+        assert answer.task.status.state == TaskState.TASK_STATE_COMPLETED
+        assert answer.task.context_id == "c"
+        assert answer.task.artifacts[0].parts[0].text == "hello ü"
+        assert await client.get_task(GetTaskRequest(id=answer.task.id)) == answer.task
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(GetTaskRequest(id="nothing"))
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(CancelTaskRequest(id=answer.task.id))
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "request_id"),
+    [
+        (b"{", -32700, None),
+        (b"[" * 100000, -32700, None),
+        (b"[]", -32600, None),
+        (b'{"id":1}', -32600, None),
+        (b'{"id":"1","method":"message/stream","params":{}}', -32601, "1"),
+        (b'{"id":1,"method":"message/send"}', -32602, 1),
+        (b'{"id":1,"method":"message/send","params":{"message":{"parts":3}}}', -32602, 1),
+        (b'{"id":1,"method":"SendMessage","params":{"message":{"parts":[],"taskId":"x"}}}', -32001, 1),
+        (b'{"id":1,"method":"CancelTask","params":{"id":"x"}}', -32001, 1),
+    ],
+)
+def test_bad_requests_get_clear_errors(body: bytes, code: int, request_id: object) -> None:
+    answer = json.loads(EchoAgent().answer(body))
+    assert (answer["error"]["code"], answer["id"]) == (code, request_id)
+
+
+async def test_other_paths_and_large_bodies_are_refused() -> None:
+    async with (
+        serving(as_asgi(EchoAgent(), {})) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False) as client,
+    ):
+        assert (await client.get("/")).status_code == 404
+        assert (await client.post("/x")).status_code == 404
+        assert (await client.post("/", content=b" " * (1024 * 1024 + 1))).status_code == 413
+
+
+def test_old_tasks_make_room_for_new_ones() -> None:
+    agent = EchoAgent()
+    request = b'{"id":1,"method":"SendMessage","params":{"message":{"parts":[{"text":"a"}]}}}'
+    ids = [json.loads(agent.answer(request))["result"]["task"]["id"] for _ in range(1001)]
+
+    def get(task: str) -> Any:
+        return json.loads(
+            agent.answer(json.dumps({"id": 1, "method": "GetTask", "params": {"id": task}}).encode())
+        )
+
+    assert get(ids[0])["error"]["code"] == -32001
+    assert get(ids[1])["result"]["id"] == ids[1]
