@@ -13,7 +13,7 @@ from litestar.datastructures import Headers
 from litestar.enums import HttpMethod, MediaType
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath
+from litestar.params import FromPath, FromQuery
 
 from gateway import cards
 from gateway.card_cache import CardCache
@@ -113,7 +113,9 @@ def card_routes(
         return Response(card.body, media_type=MediaType.JSON, headers=headers)
 
     @_reads("/a2a/{agent_id:str}/.well-known", "An agent's card")
-    def agent_card(request: AnyRequest, agent_id: FromPath[str], view: View | None = None) -> Response[Any]:
+    def agent_card(
+        request: AnyRequest, agent_id: FromPath[str], view: FromQuery[View | None] = None
+    ) -> Response[Any]:
         card = current(request, view or terms.view)
         return problem(404, "agent not found", headers=_NOT_STORED) if card is None else answer(request, card)
 
