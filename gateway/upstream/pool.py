@@ -244,10 +244,7 @@ class Upstream:
         """End everything: running exchanges fail with CANCELLED, connections are closed, timers stopped."""
         if self._emptied is None:
             return
-        for dial in list(self._dials):
-            dial.exchange.fail(CANCELLED)
-        for connection in list(self.connections):
-            connection.fail(CANCELLED)
+        self.cancel_all()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.deadlines.close()
@@ -255,6 +252,13 @@ class Upstream:
             self._emptied.clear()
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._emptied.wait()
+
+    def cancel_all(self) -> None:
+        """End everything that runs: exchanges fail with CANCELLED, connections are closed."""
+        for dial in list(self._dials):
+            dial.exchange.fail(CANCELLED)
+        for connection in list(self.connections):
+            connection.fail(CANCELLED)
 
     # For pools
 

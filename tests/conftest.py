@@ -1,0 +1,18 @@
+"""Which event loops the tests run on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The gateway runs on uvloop; its own connections must work on asyncio's loop too, for whoever embeds them."""
+    if item.path.name.startswith("test_upstream_"):
+        return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
