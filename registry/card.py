@@ -30,6 +30,7 @@ def read_agent_id(document: bytes) -> str:
     """Reads ``{"agent_id": "..."}``, the body of a heartbeat or a deregistration (contract 5.2).
 
     Raises:
+        TooLarge: over `MAX_CARD_BYTES`.
         Invalid: not such an object.
     """
     body = _read_object(document)
@@ -58,8 +59,6 @@ def read_card(
         TooLarge: over `MAX_CARD_BYTES`.
         Invalid: names every violation (the first `MAX_VIOLATIONS` of very many).
     """
-    if len(document) > MAX_CARD_BYTES:
-        raise TooLarge(f"the card is larger than {MAX_CARD_BYTES} bytes")
     card = _read_object(document)
     checks = CARD | {"url": partial(_url, check_url)}
     violations = _at_most(MAX_VIOLATIONS, _violations(card, checks), _unusable_strings(document, card))
@@ -79,6 +78,8 @@ def read_card(
 
 
 def _read_object(document: bytes) -> dict[str, Any]:
+    if len(document) > MAX_CARD_BYTES:
+        raise TooLarge(f"the body is larger than {MAX_CARD_BYTES} bytes")
     try:
         value = strict_json.read(document)
     except ValueError as error:

@@ -1,0 +1,226 @@
+"""Registering, heartbeats, deregistering and looking agents up (contract 5.1, 5.2)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import parse_qs
+
+from litestar import Request, Response, Router, delete, post, route
+from litestar.enums import HttpMethod, MediaType
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+
+from gateway.routes import problem
+from gateway.routes import registry_schema as schema
+from registry.card import MAX_CARD_BYTES
+from registry.errors import (
+    Forbidden,
+    Full,
+    Invalid,
+    NotFound,
+    RegistryError,
+    StoreUnavailable,
+    TooLarge,
+    Violation,
+)
+from registry.registry import Registry
+
+AnyRequest: TypeAlias = Request[Any, Any, Any]
+
+RETRY_AFTER_SECONDS: Final = 5
+
+_READ: Final = [HttpMethod.GET, HttpMethod.HEAD]
+_AGENT: Final = re.compile(rb"/agents/([a-z0-9][a-z0-9-]{0,126}[a-z0-9])")
+_ACTIONS: Final = ["/register", "/heartbeat", "/deregister"]
+_LIMIT: Final = re.compile(r"[0-9]{1,100}")
+_UNAVAILABLE: Final = "the registry's store is not available, try again later"
+_STATUSES: Final[dict[type[RegistryError], int]] = {
+    TooLarge: 413,
+    Invalid: 400,
+    Forbidden: 403,
+    NotFound: 404,
+    Full: 409,
+    StoreUnavailable: 503,
+}
+
+
+def registry_routes(registry: Registry) -> list[Router]:
+    """Make the handlers of the registry's six routes.
+
+    The caller's identity is `scope["vitalgate.principal"]`, a string, where authentication has put one.
+    """
+    handlers = [*_writing(registry), *_reading(registry), *_removing(registry)]
+    return [Router("/agents", route_handlers=handlers, exception_handlers=dict.fromkeys(_STATUSES, _refusal))]
+
+
+def _writing(registry: Registry) -> list[HTTPRouteHandler]:
+    @post(
+        "/register",
+        status_code=200,
+        summary="Register an agent, or replace its card",
+        operation_class=schema.described(schema.REGISTERED, [400, 403, 409, 413, 503], body=schema.CARD),
+    )
+    async def register(request: AnyRequest) -> Response[bytes]:
+        found = await registry.register(await _read_body(request), _principal(request))
+        return _json(found.document())
+
+    @post(
+        "/heartbeat",
+        status_code=200,
+        summary="Prolong an agent's registration; 400: it must register again",
+        operation_class=schema.described(schema.LEASE, [400, 403, 413, 503], body=schema.AGENT_ID),
+    )
+    async def heartbeat(request: AnyRequest) -> Response[dict[str, Any]]:
+        agent_id = registry.read_agent_id("heartbeat", await _read_body(request))
+        try:
+            lease = await registry.heartbeat(agent_id, _principal(request))
+        except NotFound as error:
+            return problem(400, str(error))
+        answer = {"agent_id": agent_id, "last_seen": lease.last_seen, "ttl_seconds": lease.ttl_seconds}
+        return Response({"ok": True, **answer}, media_type=MediaType.JSON)
+
+    @post(
+        "/deregister",
+        status_code=200,
+        summary="Take an agent out",
+        operation_class=schema.described(schema.DONE, [400, 403, 404, 413, 503], body=schema.AGENT_ID),
+    )
+    async def deregister(request: AnyRequest) -> dict[str, bool]:
+        agent_id = registry.read_agent_id("deregister", await _read_body(request))
+        await registry.deregister(agent_id, _principal(request))
+        return {"ok": True}
+
+    return [register, heartbeat, deregister]
+
+
+def _reading(registry: Registry) -> list[HTTPRouteHandler]:
+    @route(
+        "/",
+        http_method=_READ,
+        sync_to_thread=False,
+        summary="List agents",
+        operation_class=schema.described(schema.LISTING, [400], parameters=schema.SELECTION),
+    )
+    def listing(request: AnyRequest) -> Response[bytes]:
+        chosen = read_selection(request.scope["query_string"])
+        found = registry.list(skill_tags=chosen.skill_tags, query=chosen.text, limit=chosen.limit)
+        return _json(b"[" + b",".join(one.document() for one in found) + b"]")
+
+    def agent(request: AnyRequest) -> Response[bytes]:
+        found = registry.get(_agent_id(request))
+        if found is None:
+            raise NotFound
+        return _json(found.document())
+
+    operation = schema.described(schema.REGISTERED, [404], parameters=(schema.ID_IN_PATH,))
+    by_id = route(
+        "/{agent_id:str}",
+        http_method=_READ,
+        sync_to_thread=False,
+        summary="Show an agent",
+        operation_class=operation,
+    )
+    by_action = route(_ACTIONS, http_method=_READ, sync_to_thread=False, include_in_schema=False)
+    return [listing, by_id(agent), by_action(agent)]
+
+
+def _removing(registry: Registry) -> list[HTTPRouteHandler]:
+    async def remove(request: AnyRequest) -> dict[str, bool]:
+        await registry.deregister(_agent_id(request), _principal(request))
+        return {"ok": True}
+
+    operation = schema.described(schema.DONE, [403, 404, 503], parameters=(schema.ID_IN_PATH,))
+    by_id = delete("/{agent_id:str}", status_code=200, summary="Take an agent out", operation_class=operation)
+    by_action = delete(_ACTIONS, status_code=200, include_in_schema=False)
+    return [by_id(remove), by_action(remove)]
+
+
+# -- reading requests
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which agents to list; see `Registry.list`."""
+
+    skill_tags: frozenset[str] = frozenset()
+    text: str = ""
+    limit: int | None = None
+
+
+def read_selection(query: bytes) -> Selection:
+    """Reads the query of GET /agents: `skill_tags` (also repeated), `q` and `limit`; others are ignored.
+
+    Blank tags do not count, and without any other tag there is no filter.
+
+    Raises:
+        Invalid: names every violation.
+    """
+    try:
+        members = parse_qs(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise Invalid("invalid query: not percent-encoded UTF-8") from None
+    violations = [
+        Violation(name, "is given more than once") for name in ("q", "limit") if len(members.get(name, ())) > 1
+    ]
+    limit = members.get("limit", [""])[0]
+    if "limit" in members and not (_LIMIT.fullmatch(limit) and int(limit)):
+        violations.append(Violation("limit", "must be a whole number, at least 1"))
+    if "health" in members:
+        violations.append(Violation("health", "is not available in this version"))
+    if violations:
+        raise Invalid("invalid query", violations)
+    tags = {tag.strip() for tags in members.get("skill_tags", ()) for tag in tags.split(",")}
+    return Selection(frozenset(tags - {""}), members.get("q", [""])[0], int(limit) if limit else None)
+
+
+def _agent_id(request: AnyRequest) -> str:
+    """The id in the raw path; nothing decoded ever becomes one (contract 1)."""
+    found = _AGENT.fullmatch(request.scope["raw_path"])
+    if found is None:
+        raise NotFound
+    return found[1].decode("ascii")
+
+
+def _principal(request: AnyRequest) -> str | None:
+    return cast("str | None", request.scope.get("vitalgate.principal"))
+
+
+async def _read_body(request: AnyRequest) -> bytes:
+    """Reads at most one byte more than a card may have; whoever gets that one refuses it.
+
+    A web page may send anything but JSON to any address without asking, so what a browser sends must be JSON.
+    """
+    if "origin" in request.headers and not _is_json(request.headers.get("content-type", "")):
+        raise HTTPException("the content type must be application/json", status_code=415)
+    body = bytearray()
+    more = True
+    while more and len(body) <= MAX_CARD_BYTES:
+        message = await request.receive()
+        if message["type"] != "http.request":
+            raise HTTPException("the request ended too early", status_code=400)
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body[: MAX_CARD_BYTES + 1])
+
+
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+# -- writing answers
+
+
+def _json(body: bytes) -> Response[bytes]:
+    return Response(body, media_type=MediaType.JSON)
+
+
+def _refusal(request: AnyRequest, error: RegistryError) -> Response[dict[str, Any]]:
+    status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
+    if isinstance(error, StoreUnavailable):
+        return problem(status, _UNAVAILABLE, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    violations = error.violations if isinstance(error, Invalid) else ()
+    return problem(
+        status, str(error), details=[{"field": one.field, "message": one.message} for one in violations]
+    )
