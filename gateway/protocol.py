@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import httptools
-from uvicorn._types import ASGI3Application, ASGISendEvent
+from uvicorn._types import ASGI3Application, ASGISendEvent, HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -133,16 +133,22 @@ class Caller(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         if self.stage == _WHOLE:
             raise _Pipelined
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
         self.stage = _HEAD
         self.since = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # the head is read again
         version = self.parser.get_http_version()
-        self._check_head(version)
-        self._fill_scope(version)
+        fields = dict(self.headers)
+        self._check_head(version, fields)
+        self.scope = self._scope(version)
+        expect = b"expect" in fields and fields[b"expect"].lower() == b"100-continue"
         self.stage = _BODY
         self.unparsed = 0
         self.headers = []  # trailers go here, not into the scope
@@ -156,12 +162,10 @@ class Caller(HttpToolsProtocol):
             access_log=self.access_log,
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
+            expect_100_continue=expect,
             # A caller who was not asked to continue may still send the body or not: only a new connection is
             # sure to be in step.
-            keep_alive=not (old or self.expect_100_continue)
-            and self.lifecycle.ready
-            and self.parser.should_keep_alive(),
+            keep_alive=self.parser.should_keep_alive() and self.lifecycle.ready and not (old or expect),
             on_response=self.on_response_complete,
         )
         self._start_asgi_task(self.cycle, self.app)
@@ -230,7 +234,7 @@ class Caller(HttpToolsProtocol):
 
     # Requests that never reach the application, or only in part
 
-    def _check_head(self, version: str) -> None:
+    def _check_head(self, version: str, fields: dict[bytes, bytes]) -> None:
         headers = self.headers
         if version not in ("1.1", "1.0"):
             raise _Refused(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
@@ -240,23 +244,33 @@ class Caller(HttpToolsProtocol):
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
             if size > self.limits.header_bytes:
                 raise _Refused(431, "Request header fields too large.")
-        hosts = [name for name, _ in headers].count(b"host")
-        if hosts != 1 and (hosts or version == "1.1"):
-            raise _Refused(400, "Exactly one Host header is required.")
+        if b"host" not in fields and version == "1.1":
+            raise _Refused(400, "A Host header is required.")
+        if len(fields) < len(headers) and [name for name, _ in headers].count(b"host") > 1:
+            raise _Refused(400, "More than one Host header.")
 
-    def _fill_scope(self, version: str) -> None:
-        scope = cast(dict[str, Any], self.scope)
-        try:
-            url = httptools.parse_url(self.url)
-            path = (url.path or b"/").decode("ascii")
-        except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-            raise _Refused(400, "Invalid request target.") from None
-        scope["vitalgate.connection"] = self
-        scope["http_version"] = version
-        scope["method"] = self.parser.get_method().decode("ascii")
-        scope["path"] = urllib.parse.unquote(path) if "%" in path else path
-        scope["raw_path"] = url.path or b"/"
-        scope["query_string"] = url.query or b""
+    def _scope(self, version: str) -> HTTPScope:
+        raw_path, _, query = self.url.partition(b"?")
+        if raw_path[:1] != b"/" or b"#" in self.url:  # the absolute form, or `*`
+            raw_path, query = _parts(self.url)
+        path = raw_path.decode("ascii")
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": version,
+            "method": self.parser.get_method().decode("ascii"),
+            "scheme": self.scheme,
+            "path": urllib.parse.unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self.headers,
+            "client": self.client,
+            "server": self.server,
+            "state": self.app_state.copy(),
+            "vitalgate.connection": self,
+        }
+        return cast(HTTPScope, scope)
 
     def _decline_upgrade(self, rest: bytes) -> None:
         """Read the head again without its `Upgrade`: to the parser, the body is another protocol's."""
@@ -329,6 +343,14 @@ class _CloseDelimited(_Cycle):
         elif message["type"] == "http.response.body":
             self.expected_content_length = len(message.get("body", b""))
         await super().send(message)
+
+
+def _parts(target: bytes) -> tuple[bytes, bytes]:
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        raise _Refused(400, "Invalid request target.") from None
+    return url.path or b"/", url.query or b""
 
 
 def _plain(status: int, reason: str) -> bytes:

@@ -55,12 +55,14 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         BindError: in use, not permitted, no such host or address.
     """
+    if not 0 <= port <= 65535:  # getaddrinfo would take it modulo 65536
+        raise _bind_error(host, port, ValueError("port must be 0-65535"))
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         # A name such as localhost may have both, and callers expect 127.0.0.1.
         family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listener = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError, OverflowError) as error:
+    except (OSError, UnicodeError) as error:
         raise _bind_error(host, port, error) from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -68,7 +70,7 @@ def bind(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)
         listener.listen(BACKLOG)  # here already, because only this claims the port for good
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
         raise _bind_error(host, port, error) from error
     listener.setblocking(False)
@@ -133,7 +135,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, limits: ServerLimits) -> None:
         super().__init__(config)
         self.lifecycle = lifecycle
-        self.sweep_seconds = min(limits.request_timeout_seconds / 10, 5.0)
+        self.sweep_seconds = min(limits.request_timeout_seconds / 10, 1.0)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
