@@ -11,16 +11,10 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.card_protocols import JSONRPC, V0_3, V1_0, Interface, declared, listed, objects
 from gateway.card_shape import fit_card, is_other_spelling
-
-V0_3: Final = "0.3"
-V1_0: Final = "1.0"
-JSONRPC: Final = "JSONRPC"
-
-_FAMILIES: Final = (V1_0, V0_3)
 
 _ADDRESSES: Final = dict.fromkeys(("url", "supportedInterfaces", "additionalInterfaces"))
 _LEGACY: Final = ("url", "preferredTransport", "protocolVersion", "additionalInterfaces")
@@ -31,25 +25,6 @@ _NEVER_SERVED: Final = frozenset(
     }
 )
 _SECURITY: Final = ("securitySchemes", "security", "securityRequirements")
-_VERSION: Final = re.compile(r"v?(\d{1,9})([.+-][0-9A-Za-z.+-]{0,64})?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """What an agent says of the way it speaks JSON-RPC in one protocol family.
-
-    Attributes:
-        version: The protocol version as the agent wrote it, such as 1.0 or 0.3.0.
-        tenant: The opaque text that clients of 1.0 repeat in every request, if the agent asks for it.
-    """
-
-    version: str
-    tenant: str | None = None
-
-    def at(self, address: str) -> dict[str, str]:
-        """Write the entry of `supportedInterfaces` for this interface at the gateway."""
-        entry = {"url": address, "protocolBinding": JSONRPC, "protocolVersion": self.version}
-        return entry if self.tenant is None else entry | {"tenant": self.tenant}
 
 
 _HOST: Final = re.compile(
@@ -83,80 +58,6 @@ def address(public_base: str, agent_id: str) -> str:
     return f"{public_base}/a2a/{agent_id}"
 
 
-# --- which protocols an agent speaks ---
-
-
-def declared_protocols(card: Mapping[str, Any]) -> frozenset[str]:
-    """Tell which protocols the agent says it speaks over JSON-RPC: V0_3, V1_0, both, or none (contract 5.4).
-
-    None means undeclared, which counts as 0.3.
-    """
-    return frozenset(_declared(card))
-
-
-def _declared(card: Mapping[str, Any]) -> dict[str, Interface]:
-    """Collect the interfaces by family, 1.0 first: the listed ones, then what the 0.3 members say."""
-    found = _listed(card, card.get("url"))
-    version = _version_text(card.get("protocolVersion"))
-    if version is not None and (not found or _legacy_is_jsonrpc(card)):
-        found.setdefault(_family(version), Interface(version))
-    return {family: found[family] for family in _FAMILIES if family in found}
-
-
-def _listed(card: Mapping[str, Any], home: Any = None) -> dict[str, Interface]:
-    """Read the JSON-RPC entries of `supportedInterfaces`, one per family.
-
-    Every call goes to the registered URL, `home`. Where some entries name it, the others are out of reach and
-    do not count; where none does, the agent has another name for it and all count.
-    """
-    entries = [entry for entry in _objects(card.get("supportedInterfaces")) if _is_jsonrpc(entry)]
-    at_home = [entry for entry in entries if _same_url(entry.get("url"), home)]
-    found: dict[str, Interface] = {}
-    for entry in at_home or entries:
-        version = _version_text(entry.get("protocolVersion")) or V1_0
-        tenant = entry.get("tenant")
-        interface = Interface(version, tenant if isinstance(tenant, str) and tenant else None)
-        family = _family(version)
-        if family not in found or (_is_plain(version) and not _is_plain(found[family].version)):
-            found[family] = interface
-    return found
-
-
-def _is_jsonrpc(entry: Mapping[str, Any]) -> bool:
-    binding = entry.get("protocolBinding")
-    return isinstance(binding, str) and binding.upper() == JSONRPC
-
-
-def _legacy_is_jsonrpc(card: Mapping[str, Any]) -> bool:
-    offered = [card.get("preferredTransport") or JSONRPC]
-    offered += [entry.get("transport") for entry in _objects(card.get("additionalInterfaces"))]
-    return JSONRPC in offered
-
-
-def _same_url(one: Any, other: Any) -> bool:
-    return isinstance(one, str) and isinstance(other, str) and one.rstrip("/") == other.rstrip("/")
-
-
-def _version_text(value: Any) -> str | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)
-    return value if isinstance(value, str) and _VERSION.fullmatch(value) else None
-
-
-def _family(version: str) -> str:
-    found = _VERSION.fullmatch(version)
-    return V0_3 if found and int(found[1]) == 0 else V1_0
-
-
-def _is_plain(version: str) -> bool:
-    """Tell whether every client of 1.0 or 0.3 takes this for its own version; the patch number is ignored."""
-    return version in _FAMILIES or version.startswith(tuple(f"{family}." for family in _FAMILIES))
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
-
-
 # --- the card that clients resolve ---
 
 
@@ -171,7 +72,7 @@ def served_card(
         keep_security: True when callers' credentials reach the agent; otherwise its schemes would mislead.
         streaming: False while the gateway does not relay streams: the card must not promise them.
     """
-    spoken = _declared(card) or {V0_3: Interface("0.3.0")}
+    spoken = declared(card) or {V0_3: Interface("0.3.0")}
     served = {name: value for name, value in fit_card(card).items() if name not in _NEVER_SERVED}
     _complete(served, default_name=at.rpartition("/")[2])
     _state_extended_card(served, spoken)
@@ -222,7 +123,7 @@ def _deny_streaming(card: dict[str, Any]) -> None:
 
 
 def _drop_security(card: dict[str, Any]) -> None:
-    for owner in (card, *_objects(card.get("skills"))):
+    for owner in (card, *objects(card.get("skills"))):
         for name in [name for name in owner if _is_one_of(name, _SECURITY)]:
             del owner[name]
 
@@ -260,7 +161,7 @@ def _moved(card: dict[str, Any], at: str, *, keep_security: bool, streaming: boo
         del moved[name]
     moved |= {name: value for name, value in (("url", at), ("preferredTransport", JSONRPC)) if name in moved}
     if "supportedInterfaces" in moved:
-        moved["supportedInterfaces"] = [interface.at(at) for interface in _listed(card).values()]
+        moved["supportedInterfaces"] = [interface.at(at) for interface in listed(card).values()]
     if not streaming:
         _deny_streaming(moved)
     if not keep_security:

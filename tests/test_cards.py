@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway import cards
-from gateway.cards import V0_3, V1_0, declared_protocols, served_card
+from gateway.card_protocols import V0_3, V1_0, declared_protocols
+from gateway.cards import served_card
 
 G = "https://gw.example/a2a/echo-01"
 HOME = "http://10.0.0.5:9001/rpc"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate, parsedate_to_datetime
 from typing import Any
@@ -22,6 +22,7 @@ from gateway.routes import ERROR_HANDLERS
 from gateway.routes.cards import CardTerms, card_routes
 from gateway.routes.own import openapi_config, own_routes
 from gateway.server import bind, serve
+from registry.agent import Agent
 from registry.clock import Clock
 from registry.registry import Registry
 from registry.stores.memory import MemoryStore
@@ -85,7 +86,9 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def running(terms: CardTerms | None = None) -> AsyncIterator[Gateway]:
+async def running(
+    terms: CardTerms | None = None, resolve: Callable[[str], Agent | None] | None = None
+) -> AsyncIterator[Gateway]:
     wall, ready = [1_800_000_000.25], [True]
     clock = Clock(wall=lambda: wall[0])
     registry = Registry(MemoryStore(clock), ttl_seconds=300, clock=clock)
@@ -93,7 +96,7 @@ async def running(terms: CardTerms | None = None) -> AsyncIterator[Gateway]:
     gateway = Gateway(registry, wall, ready)
     routes = card_routes(
         terms or CardTerms(),
-        resolve=registry.resolve,
+        resolve=resolve or registry.resolve,
         registration=registry.get,
         platform_name="kubemq",
         version="0.1.0",
@@ -540,3 +543,15 @@ async def test_nothing_else_is_here(gateway: Gateway) -> None:
     """Pitfall 59: one shape for what does not exist."""
     answer = await gateway.get("/nope")
     assert (answer.status_code, answer.json()) == (404, {"error": "not found"})
+
+
+async def test_a_fault_of_the_gateways_own_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Architecture 5.7: one broad except per edge, which records; the caller learns nothing of the inside."""
+
+    def broken(agent_id: str) -> Agent | None:
+        raise RuntimeError("a secret of the inside")
+
+    async with running(resolve=broken) as gateway:
+        answer = await gateway.get(f"/a2a/echo-01{CARD}")
+    assert (answer.status_code, answer.json()) == (500, {"error": "internal error"})
+    assert "a secret of the inside" in caplog.text

@@ -73,6 +73,34 @@ class CardTerms:
         return cards.dump(card)
 
 
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Finds the card that a request asks for, and answers with it or with "you have it already"."""
+
+    terms: CardTerms
+    resolve: Callable[[str], Agent | None]
+    registration: Callable[[str], Registration | None]
+    clock: Callable[[], float]
+    rendered: CardCache
+
+    def current(self, request: AnyRequest, view: View) -> Representation | None:
+        named = _AGENT_CARD.fullmatch(request.scope["raw_path"])
+        agent_id = named[1].decode("ascii") if named else ""
+        if view == "gateway":
+            agent = self.resolve(agent_id)
+            return None if agent is None else self.rendered.get(agent, self.terms.base(request))
+        found = self.registration(agent_id)
+        # Every heartbeat changes this form, and more than one of them may bear the same second.
+        return None if found is None else represent(found.document(), self.clock(), dated=False)
+
+    def answer(self, request: AnyRequest, card: Representation) -> Response[Any]:
+        headers = self.terms.caching() | {"ETag": card.etag, "Last-Modified": card.last_modified}
+        tags, date = (_header(request.headers, name) for name in ("if-none-match", "if-modified-since"))
+        if is_current(card, tags, date, self.clock()):
+            return Response(None, status_code=304, headers=headers)
+        return Response(card.body, media_type=MediaType.JSON, headers=headers)
+
+
 def card_routes(
     terms: CardTerms,
     *,
@@ -92,48 +120,28 @@ def card_routes(
         version: The gateway's version.
         clock: Seconds since 1970.
     """
-    rendered = CardCache(terms.render, clock=clock)
+    desk = _Desk(terms, resolve, registration, clock, CardCache(terms.render, clock=clock))
     started = clock()
-
-    def current(request: AnyRequest, view: View) -> Representation | None:
-        named = _AGENT_CARD.fullmatch(request.scope["raw_path"])
-        agent_id = named[1].decode("ascii") if named else ""
-        if view == "gateway":
-            agent = resolve(agent_id)
-            return None if agent is None else rendered.get(agent, terms.base(request))
-        found = registration(agent_id)
-        # Every heartbeat changes this form, and more than one of them may bear the same second.
-        return None if found is None else represent(found.document(), clock(), dated=False)
-
-    def answer(request: AnyRequest, card: Representation) -> Response[Any]:
-        headers = terms.caching() | {"ETag": card.etag, "Last-Modified": card.last_modified}
-        tags, date = (_header(request.headers, name) for name in ("if-none-match", "if-modified-since"))
-        if is_current(card, tags, date, clock()):
-            return Response(None, status_code=304, headers=headers)
-        return Response(card.body, media_type=MediaType.JSON, headers=headers)
 
     @_reads("/a2a/{agent_id:str}/.well-known", "An agent's card")
     def agent_card(
         request: AnyRequest, agent_id: FromPath[str], view: FromQuery[View | None] = None
     ) -> Response[Any]:
-        card = current(request, view or terms.view)
-        return problem(404, "agent not found", headers=_NOT_STORED) if card is None else answer(request, card)
+        card = desk.current(request, view or terms.view)
+        if card is None:
+            return problem(404, "agent not found", headers=_NOT_STORED)
+        return desk.answer(request, card)
 
     @_reads("/.well-known", "The gateway's own card")
     def platform_card(request: AnyRequest) -> Response[Any]:
         card = cards.platform_card(terms.base(request), name=platform_name, version=version)
-        return answer(request, represent(cards.dump(card), started))
+        return desk.answer(request, represent(cards.dump(card), started))
 
     @_reads("/a2a/.well-known", None)
     def no_trailing_slash() -> Response[Any]:
         return problem(404, _NO_SLASH, headers=_NOT_STORED)
 
-    @route(
-        ["/a2a", "/a2a/{agent_id:str}"],
-        http_method=HttpMethod.OPTIONS,
-        sync_to_thread=False,
-        include_in_schema=False,
-    )
+    @route(["/a2a", "/a2a/{agent_id:str}"], http_method="OPTIONS", sync_to_thread=False, include_in_schema=False)
     def call_options() -> Response[None]:
         return Response(None, status_code=204, headers={"Allow": "OPTIONS, POST"})
 
