@@ -8,6 +8,8 @@ import pty
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -154,8 +156,8 @@ def test_a_port_in_use_is_one_line_and_3(tmp_path: Path, listener: str) -> None:
     [
         ("VITALGATE_REGISTRY__URL", "sqlite:////dev/null/registry.db", "/dev/null"),
         ("VITALGATE_REGISTRY__URL", "sqlite:////proc/registry.db", "/proc"),
-        ("VITALGATE_UPSTREAM__CA_FILE", "/nowhere/ca.pem", "/nowhere/ca.pem"),
-        ("VITALGATE_UPSTREAM__CLIENT_CERT", "/dev/null", "/dev/null"),
+        ("VITALGATE_UPSTREAM__CA_FILE", "/nowhere/ca.pem", "upstream.ca_file: no such file"),
+        ("VITALGATE_UPSTREAM__CLIENT_CERT", "/dev/null", "upstream.client_cert or"),
         ("VITALGATE_SERVER__HOST", "192.0.2.1", "192.0.2.1"),
         ("VITALGATE_SERVER__HOST", "nowhere.invalid", "nowhere.invalid"),
     ],
@@ -228,3 +230,36 @@ def test_colours_are_for_terminals_and_for_those_who_want_them(tmp_path: Path) -
     assert colour in _on_a_terminal(tmp_path)
     assert b"\x1b[3" not in _on_a_terminal(tmp_path, NO_COLOR="1")
     assert "\x1b[" not in run("--help", home=tmp_path, TERM="xterm-256color").stdout
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A free port that nobody else gets; whoever sets SO_REUSEADDR, as servers do, can listen on it."""
+    with socket.socket() as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def test_serve_with_demo_prints_a_command_that_works_when_pasted(tmp_path: Path) -> None:
+    """What `make run` does; the registration goes into the SQLite file of contract 4's default."""
+    with reserved_port() as port:
+        process = subprocess.Popen(
+            [COMMAND, "serve", "--demo", "--port", str(port)],
+            env={**clean_environment(), "HOME": str(tmp_path), "VITALGATE_METRICS__PORT": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            line = next(line for line in process.stdout if line.startswith("curl "))
+            answer = subprocess.run(["sh", "-c", line], capture_output=True, timeout=20, check=True).stdout
+            assert json.loads(answer)["result"]["artifacts"][0]["parts"] == [{"kind": "text", "text": "hello"}]
+            assert (tmp_path / ".local/state/vitalgate/registry.db").exists()
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.communicate()
