@@ -200,9 +200,11 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(limits: ServerLimits | None = None, *, drain_seconds: float = 1.0) -> Iterator[Served]:
+def served(
+    limits: ServerLimits | None = None, *, shutdown_delay_seconds: float = 0, drain_seconds: float = 1.0
+) -> Iterator[Served]:
     """The server on an uvloop of its own in a thread, so that tests may use plain blocking sockets."""
-    lifecycle = Lifecycle(drain_seconds=drain_seconds)
+    lifecycle = Lifecycle(shutdown_delay_seconds=shutdown_delay_seconds, drain_seconds=drain_seconds)
     tiny = Tiny(lifecycle)
     api, metrics = bind("127.0.0.1", 0), bind("127.0.0.1", 0)
     ports = [listener.getsockname()[1] for listener in (api, metrics)]
