@@ -38,7 +38,7 @@ class Dialer:
 
     __slots__ = ("_guard", "_resolve", "_tls")
 
-    def __init__(self, guard: AddressGuard, resolve: Resolve, tls: ssl.SSLContext) -> None:
+    def __init__(self, guard: AddressGuard, resolve: Resolve, tls: Callable[[], ssl.SSLContext]) -> None:
         self._guard = guard
         self._resolve = resolve
         self._tls = tls
@@ -60,7 +60,7 @@ class Dialer:
             await asyncio.get_running_loop().create_connection(
                 lambda: connection,
                 sock=sock,
-                ssl=self._tls if secure else None,
+                ssl=self._tls() if secure else None,
                 server_hostname=url.server_name if secure else None,
             )
         except (OSError, ValueError) as error:  # ValueError: a host name that TLS does not take

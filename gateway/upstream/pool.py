@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache, partial
 from math import inf
 from typing import Final
 
@@ -130,6 +131,7 @@ class Pool:
         except BaseException:  # cancelled, mostly
             if connection in self._upstream.connections:
                 connection.abort()
+                self.lost(connection)  # uvloop may have closed it without a word
             raise
         finally:
             self._upstream.connecting -= 1
@@ -213,9 +215,17 @@ class Upstream:
         self.connections: set[Connection] = set()
         self._guard = guard
         self._resolve = resolve
-        self._tls = client_context(
-            ca_file=ca_file, client_cert=client_cert, client_key=client_key, skip_verify=tls_skip_verify
+        self._tls = cache(
+            partial(
+                client_context,
+                ca_file=ca_file,
+                client_cert=client_cert,
+                client_key=client_key,
+                skip_verify=tls_skip_verify,
+            )
         )
+        if ca_file or client_cert or client_key:  # else the first https agent is early enough
+            self._tls()
         self._dials: set[Dial] = set()
         self._swept: set[Pool] = set()
         self._sweeper: asyncio.TimerHandle | None = None
