@@ -61,8 +61,11 @@ class _Routed(FaultAgent):
 
     @property
     def counts(self) -> Counter[str]:
-        """Requests by method and path."""
-        return Counter(f"{one.method} {one.target}" for one in self.requests)
+        """Requests by method and path, calls by the JSON-RPC method too."""
+        return Counter(
+            f"{one.method} {one.target} {one.json().get('method', '') if one.body else ''}".strip()
+            for one in self.requests
+        )
 
     @property
     def base(self) -> str:
