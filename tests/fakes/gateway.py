@@ -49,7 +49,7 @@ class GatewayProcess:
         self.api = ""
         """Base URL of the API, without a slash at its end."""
         self.metrics = ""
-        """Base URL under which `/metrics` is served."""
+        """The URL of the metrics."""
         self.lines: Log[str] = Log("log lines")
         """Everything it wrote to stderr."""
 
@@ -158,6 +158,6 @@ class GatewayProcess:
 
     async def scrape(self) -> str:
         """The text of `/metrics`."""
-        answer = await self.http.get(f"{self.metrics}/metrics")
+        answer = await self.http.get(self.metrics)
         assert answer.status_code == 200, answer.text
         return answer.text

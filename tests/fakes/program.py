@@ -117,11 +117,11 @@ def sdk03_agent() -> Program:
     return Program(SDK03, FAKES / "sdk03" / "agent.py")
 
 
-async def sdk13_client(base: str) -> list[dict[str, Any]]:
+async def sdk13_client(base: str, *options: str) -> list[dict[str, Any]]:
     """The steps of an official SDK 1.3 client at that base URL."""
-    return json.loads(await run([SDK13, FAKES / "sdk13" / "client.py", base]))  # type: ignore[no-any-return]
+    return json.loads(await run([SDK13, FAKES / "sdk13" / "client.py", base, *options]))  # type: ignore[no-any-return]
 
 
-async def sdk03_client(base: str) -> list[dict[str, Any]]:
+async def sdk03_client(base: str, *options: str) -> list[dict[str, Any]]:
     """The steps of an official SDK 0.3.26 client at that base URL."""
-    return json.loads(await run([SDK03, FAKES / "sdk03" / "client.py", base]))  # type: ignore[no-any-return]
+    return json.loads(await run([SDK03, FAKES / "sdk03" / "client.py", base, *options]))  # type: ignore[no-any-return]

@@ -6,18 +6,28 @@
 from __future__ import annotations
 
 import asyncio
-import gzip as _gzip
 import json as _json
-import zlib
-from collections.abc import Awaitable, Callable, Iterable
-from http import HTTPStatus
+from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, Literal, ParamSpec
 
-from tests.fakes.agent import Behaviour, Connection, Received
+from tests.fakes.answers import (
+    JSON,
+    LAST_CHUNK,
+    Headers,
+    bomb,
+    chunk,
+    deflate,
+    gzip,
+    head,
+    rpc,
+    seen,
+    wire,
+)
+from tests.fakes.connection import Behaviour, Connection, Received
 
-Headers = Iterable[tuple[str, str]]
+__all__ = ["LAST_CHUNK", "bomb", "chunk", "deflate", "gzip", "head", "rpc", "seen", "wire"]
+
 P = ParamSpec("P")
-JSON = (("Content-Type", "application/json"),)
 
 TABLE: dict[str, Callable[..., Behaviour]] = {}
 
@@ -51,49 +61,6 @@ def _on_connect(run: Callable[Concatenate[Connection, P], Awaitable[None]]) -> C
     make.__doc__ = run.__doc__
     TABLE[run.__name__] = make
     return make
-
-
-# -- bytes
-
-
-def wire(status: int = 200, headers: Headers = (), body: bytes | None = None, version: str = "HTTP/1.1") -> bytes:
-    """A whole answer; with a body, its Content-Length is added unless the headers frame it."""
-    headers = list(headers)
-    names = {name.lower() for name, _ in headers}
-    if body is not None and not names & {"content-length", "transfer-encoding"}:
-        headers.append(("Content-Length", str(len(body))))
-    return head(status, headers, version) + (body or b"")
-
-
-def head(status: int = 200, headers: Headers = (), version: str = "HTTP/1.1") -> bytes:
-    """A status line and headers, with the blank line."""
-    reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
-    lines = [f"{version} {status} {reason}", *(f"{name}: {value}" for name, value in headers)]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
-
-
-LAST_CHUNK = b"0\r\n\r\n"
-
-
-def rpc(request: Received, member: str, value: Any) -> bytes:
-    """A JSON-RPC answer with the request's id as it was written."""
-    text = _json.dumps(value, separators=(",", ":")).encode()
-    return b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (request.id, member.encode(), text)
-
-
-def seen(request: Received) -> dict[str, Any]:
-    """A request as a plain value: what `echo` answers."""
-    return {
-        "method": request.method,
-        "target": request.target,
-        "headers": [list(pair) for pair in request.headers],
-        "body": request.body.decode("utf-8", "replace"),
-        "connection": request.connection,
-    }
 
 
 # -- whole, well-formed answers
@@ -290,23 +257,6 @@ async def many_headers(connection: Connection, request: Received, count: int = 5
 
 
 # -- content codings
-
-
-def gzip(data: bytes) -> bytes:
-    return _gzip.compress(data)
-
-
-def deflate(data: bytes, *, bare: bool = False) -> bytes:
-    """The zlib form, as the specification says, or the bare form some servers send."""
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS if bare else zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
-
-
-def bomb(size: int = 100 << 20) -> bytes:
-    """A gzip of `size` zero bytes (a thousandth of it on the wire), made without holding them."""
-    packer = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
-    block = bytes(1 << 20)
-    return b"".join(packer.compress(block) for _ in range(size >> 20)) + packer.flush()
 
 
 @_behaviour

@@ -137,7 +137,7 @@ def kubemq_variables() -> dict[str, str]:
 
 async def test_kubemq_migration(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path, environment=kubemq_variables()) as gateway:
-        places = {"GATEWAY_URL": gateway.api, "METRICS_URL": gateway.metrics}
+        places = {"GATEWAY_URL": gateway.api, "METRICS_URL": gateway.metrics.removesuffix("/metrics")}
         async with running(PYTHON, MIGRATION / "agent.py", **places) as (lines, _):
             assert await lines.reach(1) == "registered as echo-agent-01"
             output = await run([MIGRATION / "call.sh"], environment=places)
@@ -151,7 +151,7 @@ async def test_kubemq_migration(tmp_path: Path) -> None:
     error = json.loads(unknown[0])
     assert (error["id"], error["error"]["code"]) == ("2", -32002)
     assert metrics == [
-        'kubemq_a2a_requests_total{agent_id="echo-agent-01",method="message/send",status="success"} 1.0'
+        'kubemq_a2a_requests_total{agent_id="echo-agent-01",method="message/send",status="success"} 1'
     ]
 
 

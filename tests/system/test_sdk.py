@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.fakes.gateway import GatewayProcess
 from tests.fakes.kubemq import KubemqAgent
 from tests.fakes.program import Program, sdk03_agent, sdk03_client, sdk13_agent, sdk13_client
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 Record = list[dict[str, Any]]
-Client = Callable[[str], Awaitable[Record]]
+Client = Callable[..., Awaitable[Record]]  # (base URL, options of the program)
 
 AGENTS: dict[str, Callable[[], AbstractAsyncContextManager[Program]]] = {
     "sdk13": sdk13_agent,
@@ -44,12 +47,19 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\"]*")
 
 
 def comparable(record: Record) -> Record:
-    """The record without addresses, with ids numbered in order of their appearance and times blanked."""
+    """The record without addresses, with ids numbered in order of their appearance and times blanked.
+
+    Whether the agent streams is left out: see `test_clients_with_default_settings`.
+    """
     text = json.dumps([step for step in record if step["step"] != "address"], sort_keys=True)
+    text = STREAMING.sub("", text)
     numbers: dict[str, str] = {}
     text = UUID.sub(lambda found: numbers.setdefault(found.group(), f"id-{len(numbers) + 1}"), text)
     value: Record = json.loads(TIME.sub("time", text))
     return value
+
+
+STREAMING = re.compile(r', "streaming": (true|false)')
 
 
 def outcome(record: Record) -> dict[str, str]:
@@ -76,11 +86,46 @@ EXPECTED = {
 GONE = {"TaskNotFoundError", "InternalError"}  # what agents say of a push configuration that is not there
 
 
+@dataclass
+class Peers:
+    """The agents, a gateway at which each is registered under its name here, and what clients got directly."""
+
+    programs: dict[str, Program]
+    gateway: GatewayProcess
+    _records: dict[tuple[str, str], Record] = field(default_factory=dict)
+
+    async def direct(self, client: str, agent: str) -> Record:
+        if (client, agent) not in self._records:
+            self._records[client, agent] = await CLIENTS[client](self.programs[agent].url)
+        return self._records[client, agent]
+
+    async def through(self, client: str, agent: str) -> Record:
+        return await CLIENTS[client](self.gateway.base(agent))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def peers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peers]:
+    async with AsyncExitStack() as stack, GatewayProcess(tmp_path_factory.mktemp("gateway")) as gateway:
+        started = await asyncio.gather(*(stack.enter_async_context(agent()) for agent in AGENTS.values()))
+        programs = dict(zip(AGENTS, started, strict=True))
+        for name, program in programs.items():
+            await register(gateway, name, program.url)
+        yield Peers(programs, gateway)
+
+
+async def register(gateway: GatewayProcess, agent_id: str, base: str) -> None:
+    """Registers an agent with the card it publishes; `url`, which 1.0 cards lack, is required (contract 5.1)."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.get(f"{base}.well-known/agent-card.json", headers={"A2A-Version": "1.0"})
+    card = answer.json()
+    url = card.get("url") or card["supportedInterfaces"][0]["url"]
+    await gateway.register({**card, "agent_id": agent_id, "url": url})
+
+
 @pytest.mark.parametrize(("client", "agent", "version"), PAIRS)
-async def test_directly(client: str, agent: str, version: str) -> None:
+async def test_directly(client: str, agent: str, version: str, peers: Peers) -> None:
     """The peers themselves: what the gateway has to reproduce is really what we think it is."""
-    async with AGENTS[agent]() as program:
-        record = await CLIENTS[client](program.url)
+    record = await peers.direct(client, agent)
     for step, raised in outcome(record).items():
         if step == "push_get_deleted":
             assert raised in GONE
@@ -89,55 +134,51 @@ async def test_directly(client: str, agent: str, version: str) -> None:
     assert version in json.dumps(by_name(record)["card"])
     done = json.dumps(by_name(record)["send"], ensure_ascii=False)
     assert "Grüße, 北京 🌍" in done
-    assert "ompleted" in done.replace("COMPLETED", "completed")
+    assert "completed" in done.lower()
 
 
-async def test_two_direct_runs_are_equal() -> None:
+@pytest.mark.parametrize(("client", "agent"), [("sdk13", "sdk13"), ("sdk03", "sdk03")])
+async def test_two_direct_runs_are_equal(client: str, agent: str, peers: Peers) -> None:
     """The comparison itself: what is left after `comparable` does not depend on luck."""
-    async with sdk13_agent() as program:
-        assert comparable(await sdk13_client(program.url)) == comparable(await sdk13_client(program.url))
-    async with sdk03_agent() as program:
-        assert comparable(await sdk03_client(program.url)) == comparable(await sdk03_client(program.url))
-
-
-async def published(base: str) -> dict[str, Any]:
-    """The card that an agent publishes, as an operator would fetch it to register it."""
-    async with httpx.AsyncClient(trust_env=False) as http:
-        answer = await http.get(f"{base}.well-known/agent-card.json", headers={"A2A-Version": "1.0"})
-    card: dict[str, Any] = answer.json()
-    return card
-
-
-async def register(gateway: GatewayProcess, agent_id: str, base: str) -> None:
-    """Registers an agent with its own card; `url` is where a 1.0 card has it (contract 5.1 requires it)."""
-    card = await published(base)
-    url = card.get("url") or card["supportedInterfaces"][0]["url"]
-    await gateway.register({**card, "agent_id": agent_id, "url": url})
+    again = await CLIENTS[client](peers.programs[agent].url)
+    assert comparable(again) == comparable(await peers.direct(client, agent))
 
 
 @pytest.mark.parametrize(("client", "agent", "version"), PAIRS)
-async def test_through_the_gateway(client: str, agent: str, version: str, tmp_path: Path) -> None:
+async def test_through_the_gateway(client: str, agent: str, version: str, peers: Peers) -> None:
     """Contract 5.4, 2.4: the same steps, the same results, and every address is the gateway's."""
-    async with AGENTS[agent]() as program, GatewayProcess(tmp_path) as gateway:
-        await register(gateway, "peer", program.url)
-        direct, through = await asyncio.gather(CLIENTS[client](program.url), CLIENTS[client](gateway.base("peer")))
-        scraped = await gateway.scrape()
-    assert comparable(through) == comparable(direct)
-    assert set(by_name(through)["address"]) == {gateway.base("peer")}
-    # so it was the gateway that carried them, and it had nothing of its own to say
-    calls = [float(n) for n in re.findall(r'^kubemq_a2a_requests_total{agent_id="peer".*} (\S+)$', scraped, re.M)]
-    assert sum(calls) >= len(through) - 2
-    assert not re.search(r'^kubemq_a2a_errors_total{agent_id="peer"', scraped, re.M)
+    before = calls(await peers.gateway.scrape(), agent)
+    record = await peers.through(client, agent)
+    scraped = await peers.gateway.scrape()
+    assert comparable(record) == comparable(await peers.direct(client, agent))
+    assert set(by_name(record)["address"]) == {peers.gateway.base(agent)}
+    # it was the gateway that carried every step, and it had nothing of its own to say
+    assert calls(scraped, agent) - before >= len(record) - len(["address", "card"])
+    assert not re.search(rf'^kubemq_a2a_errors_total{{agent_id="{agent}"', scraped, re.MULTILINE)
+
+
+def calls(scraped: str, agent: str) -> float:
+    """How many calls to an agent the metrics count."""
+    series = rf'^kubemq_a2a_requests_total{{agent_id="{agent}",.*}} (\S+)$'
+    return sum(float(count) for count in re.findall(series, scraped, re.MULTILINE))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_clients_with_default_settings(client: str, peers: Peers) -> None:
+    """Clients stream by default if the card says so: until the gateway relays streams, its cards say no."""
+    record = await CLIENTS[client](peers.gateway.base("sdk13"), "--defaults")
+    assert not by_name(record)["card"]["capabilities"].get("streaming")
+    assert outcome(record) == outcome(await peers.direct(client, "sdk13"))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("slash", ["", "/"])
-async def test_base_urls_with_and_without_slash(client: str, slash: str, tmp_path: Path) -> None:
+async def test_base_urls_with_and_without_slash(client: str, slash: str, peers: Peers) -> None:
     """Contract 1: SDK clients use both forms of `/a2a/{agent_id}`; a KubeMQ agent is taken for 0.3 (5.4)."""
-    async with KubemqAgent() as agent, GatewayProcess(tmp_path) as gateway:
-        await gateway.register(agent.document)
-        record = await CLIENTS[client](gateway.base("kubemq-echo") + slash)
-    assert by_name(record)["address"] == [gateway.base("kubemq-echo")]
+    async with KubemqAgent() as agent:
+        await peers.gateway.register(agent.document)
+        record = await CLIENTS[client](peers.gateway.base("kubemq-echo") + slash)
+    assert by_name(record)["address"] == [peers.gateway.base("kubemq-echo")]
     raised = outcome(record)
     assert {raised[step] for step in ("send", "get", "send_slow", "get_working", "cancel")} == {"ok"}
     assert raised["get_unknown"] == EXPECTED[client, "get_unknown"]
@@ -146,10 +187,10 @@ async def test_base_urls_with_and_without_slash(client: str, slash: str, tmp_pat
     assert {request.target for request in agent.requests} == {"/a2a"}
 
 
-async def test_results_without_an_envelope(tmp_path: Path) -> None:
+async def test_results_without_an_envelope(peers: Peers) -> None:
     """Contract 2.4: a 2xx JSON value without `jsonrpc` becomes the result, verbatim."""
-    async with KubemqAgent(bare=True) as agent, GatewayProcess(tmp_path) as gateway:
-        await gateway.register(agent.document)
-        record = await sdk03_client(gateway.base("kubemq-echo"))
+    async with KubemqAgent("bare", bare=True) as agent:
+        await peers.gateway.register(agent.document)
+        record = await sdk03_client(peers.gateway.base("bare"))
     assert outcome(record)["send"] == "ok"
     assert by_name(record)["get"]["id"] == "task-1"
