@@ -17,6 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from registry.agent import Agent
 from registry.card import read_card
@@ -259,6 +261,66 @@ async def test_many_writers_leave_one_truth(store: Store) -> None:
     assert sorted(mirror) == sorted(ids[1::2])
 
 
+_IDS = st.sampled_from(["a1", "a2", "a3"])
+_PRINCIPALS = st.sampled_from([None, "alice", "bob"])
+_STEPS = st.one_of(
+    st.tuples(st.just("put"), _IDS, _PRINCIPALS, st.sampled_from(["1", "2"])),
+    st.tuples(st.just("renew"), _IDS, _PRINCIPALS),
+    st.tuples(st.just("remove"), _IDS, _PRINCIPALS),
+    st.tuples(st.just("expire"), _IDS),
+    st.tuples(st.just("tick"), st.sampled_from([TTL / 2, TTL])),
+    st.tuples(st.just("reopen")),
+)
+
+
+async def step(store: Store, clock: ManualClock, name: str, *given: Any) -> Any:
+    """One operation; gives what can be seen of its outcome."""
+    try:
+        match name:
+            case "put":
+                agent_id, owner, version = given
+                return (await store.put(agent(agent_id, owner, version=version), TTL, 2)).agent.card
+            case "renew":
+                return await store.renew(given[0], TTL, given[1]) is not None
+            case "remove":
+                return await store.remove(*given)
+            case "expire":
+                kept = await store.get(given[0])
+                return kept is not None and await store.expire(kept.lease)
+            case "tick":
+                return clock.tick(*given)
+    except (Forbidden, Full) as error:
+        return type(error)
+
+
+async def history(url: str, steps: list[tuple[Any, ...]]) -> list[Any]:
+    clock = ManualClock()
+    store = open_store(url, clock.clock)
+    await store.open(TTL)
+    seen = []
+    for name, *members in steps:
+        if name == "reopen" and url != "memory://":
+            await store.close()
+            store = open_store(url, clock.clock)
+            await store.open(TTL)
+        elif name == "reopen":
+            await store.grace(-1, TTL)
+        seen.append(await step(store, clock, name, *members))
+        listed = ((one.agent.agent_id, one.agent.owner, one.agent.card, one.lease) for one in await store.list())
+        seen.append(sorted((*rest, lease.last_seen, lease.ends) for *rest, lease in listed))
+    await store.close()
+    return seen
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(_STEPS, max_size=25))
+def test_all_stores_tell_the_same_story(steps: list[tuple[Any, ...]]) -> None:
+    """A restart of the file is to the agents what a grace of one TTL is to those in memory."""
+    with TemporaryDirectory() as directory:
+        on_file = asyncio.run(history(f"sqlite:///{directory}/r.db", steps))
+    assert on_file == asyncio.run(history("memory://", steps))
+
+
 async def test_closing_twice_is_fine(store: Store) -> None:
     await store.close()
     await store.close()
@@ -370,6 +432,13 @@ async def test_one_owner(file: Path) -> None:
     again = await opened(file)
     assert await again.get("echo-01") is not None
     await again.close()
+
+
+async def test_one_owner_whatever_the_file_is_called(file: Path, tmp_path: Path) -> None:
+    store = await opened(file)
+    (tmp_path / "alias").symlink_to(file)
+    assert "in use by another process" in await refusal(tmp_path / "alias")
+    await store.close()
 
 
 @pytest.mark.parametrize("content", [b"this is no database, whatever it may be" * 40, b"x"])
