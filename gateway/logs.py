@@ -17,6 +17,10 @@ import msgspec
 #: What may wait for a stalled reader of the log before lines are dropped (and counted).
 _PENDING_LIMIT: Final = 16 * 1024 * 1024
 
+#: Loggers whose lines we write: our packages', and those of libraries from warning up.
+_OURS: Final = ("gateway", "registry", "healthcheck")
+_FOREIGN: Final = ("uvicorn", "litestar", "asyncio", "httpx")
+
 #: How long lines may wait for company.
 _BATCH_SECONDS: Final = 0.05
 
@@ -170,15 +174,12 @@ class Logs:
         self._form = _FORMATS[form]
         self._handler = _Handler(self._writer, self._form)
         number = logging.getLevelNamesMapping()[level.upper()]
-        self._logger = logging.getLogger("vitalgate")
-        self._logger.setLevel(number)
-        self._logger.addHandler(self._handler)
-        self._logger.propagate = False
-        for name in ("uvicorn", "litestar", "asyncio"):
-            foreign = logging.getLogger(name)
-            foreign.addHandler(self._handler)
-            foreign.setLevel(max(number, logging.WARNING))
-            foreign.propagate = False
+        self._logger = logging.getLogger("gateway")
+        for name in _OURS + _FOREIGN:
+            logger = logging.getLogger(name)
+            logger.addHandler(self._handler)
+            logger.setLevel(number if name in _OURS else max(number, logging.WARNING))
+            logger.propagate = False
         self.calls = calls and number <= logging.INFO
         self._json = form == "json"
 
@@ -197,6 +198,6 @@ class Logs:
 
     def close(self) -> None:
         """Write what is queued and take the handlers off again."""
-        for name in ("vitalgate", "uvicorn", "litestar", "asyncio"):
+        for name in _OURS + _FOREIGN:
             logging.getLogger(name).removeHandler(self._handler)
         self._writer.close()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gateway import jsonrpc
-from gateway.faults import APPLICATION, FAULTS, INTERNAL, PROTOCOL, SAFE, TRANSPORT, UNAVAILABLE_RETRY, Fault
+from gateway.faults import APPLICATION, FAULTS, INTERNAL, PROTOCOL, SAFE, TRANSPORT, UNAVAILABLE_RETRY, UNSAFE, Fault
 from gateway.headers import Outbound, media_type
 from gateway.metrics import APPLICATION_ERROR, PROTOCOL_ERROR, SUCCESS, TRANSPORT_ERROR
 from gateway.upstream import Failure, FailureKind
@@ -30,6 +30,8 @@ _REASONS: Final = {
     FailureKind.UNDECODABLE: "INVALID_RESPONSE",
     FailureKind.UPGRADED: "INVALID_RESPONSE",
     FailureKind.LOCAL: "GATEWAY_OVERLOADED",
+    FailureKind.CANCELLED: "GATEWAY_SHUTDOWN",
+    FailureKind.INTERNAL: "INTERNAL",
 }
 
 
@@ -68,7 +70,9 @@ def of_failure(failure: Failure, agent_id: str, timeout: float) -> Outcome:
         fault = replace(fault, retry=SAFE) if failure.connecting else fault
         return failed(fault, agent_id, {"timeoutSeconds": f"{timeout:g}"})
     if failure.kind is FailureKind.LOST and failure.connecting:
-        return failed(FAULTS["AGENT_UNREACHABLE"], failure.what)
+        fault = FAULTS["AGENT_UNREACHABLE"]
+    elif failure.kind is FailureKind.CANCELLED and not failure.connecting:
+        fault = replace(fault, retry=UNSAFE)  # the agent may be at work on it
     return failed(fault, failure.what)
 
 

@@ -12,7 +12,6 @@ from gateway.limits import Slots
 from gateway.metrics import Cells, Metrics
 from gateway.upstream import Pool, Upstream
 from registry.agent import Agent
-from registry.url import parse_url
 
 #: An agent id as it may stand in a path (contract 1).
 _AGENT_ID: Final = re.compile(rb"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]").fullmatch
@@ -79,7 +78,7 @@ class Peers:
         return None if agent is None else self._remember(segment, agent, peer)
 
     def _remember(self, segment: bytes, agent: Agent, known: Peer | None) -> Peer:
-        pool = self._upstream.pool(parse_url(agent.url))
+        pool = self._upstream.pool(agent.location)
         slots = Slots(self._concurrency) if known is None else known.slots
         peer = Peer(agent, pool, slots, self._metrics.cells(agent.agent_id), self._prefix(agent, pool))
         peer.credential_missing = self._credentials.get(agent.agent_id, "") is None

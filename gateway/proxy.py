@@ -24,7 +24,7 @@ from gateway.outcomes import Outcome
 from gateway.peers import Peer, Peers, is_agent_id
 from gateway.upstream import Exchange
 
-log = logging.getLogger("vitalgate")
+log = logging.getLogger(__name__)
 
 _JSON: Final = (b"content-type", b"application/json")
 
@@ -246,7 +246,7 @@ class Call:
             peer.prefix,
             b"".join(inbound.lines),
             b"" if version is None else b"A2A-Version: %b\r\n" % version,
-            inbound.content_type,
+            inbound.content_type or b"",
             proxy.caller_line(request.caller),
             b", ".join([*inbound.via, proxy.via]) if inbound.via else proxy.via,
             self._request_id,

@@ -1,0 +1,266 @@
+"""The composition root: it builds every part from the settings and joins them; nothing else knows them all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+from litestar import Litestar
+
+from gateway import cards
+from gateway.dispatch import Dispatch, Doors, Scope
+from gateway.errors import StartError
+from gateway.headers import caller_line
+from gateway.hosts import HostCheck, is_loopback
+from gateway.lifecycle import Lifecycle
+from gateway.logs import Logs
+from gateway.metrics import Metrics, watch_loop
+from gateway.peers import Peers
+from gateway.protocol import ServerLimits
+from gateway.proxy import Proxy, Rules
+from gateway.routes import ERROR_HANDLERS
+from gateway.routes.cards import CardTerms, card_routes
+from gateway.routes.own import openapi_config, own_routes
+from gateway.routes.registry import registry_routes
+from gateway.server import bind, run
+from gateway.server import serve as serve_sockets
+from gateway.settings import Settings
+from gateway.upstream import AddressGuard, Upstream
+from registry.registry import Registry
+from registry.stores import open_store
+
+VERSION = version("vitalgate")
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The sockets of one process; `metrics` is None when `/metrics` stands on the API's port."""
+
+    api: socket.socket
+    metrics: socket.socket | None
+
+    @classmethod
+    def bind(cls, settings: Settings) -> Listeners:
+        """Listen as the settings say.
+
+        Raises:
+            BindError: naming the address and why.
+        """
+        api = bind(settings.server.host, settings.server.port)
+        if not settings.metrics.port:
+            return cls(api, None)
+        try:
+            return cls(api, bind(settings.metrics.host, settings.metrics.port))
+        except BaseException:
+            api.close()
+            raise
+
+    def addresses(self) -> dict[str, str]:
+        """Give the URLs to print."""
+        metrics = self.metrics or self.api
+        return {"api": _url(self.api), "metrics": f"{_url(metrics)}/metrics"}
+
+
+def serve(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    """Run the gateway until a signal ends it.
+
+    Raises:
+        StartError: it cannot start; the text is one line.
+    """
+    logs = Logs(level=settings.log.level, form=settings.log.format, calls=settings.log.calls)
+    try:
+        lifecycle = Lifecycle(
+            shutdown_delay_seconds=settings.server.shutdown_delay_seconds,
+            drain_seconds=settings.server.drain_seconds,
+        )
+        listeners = Listeners.bind(settings)
+        run(lambda: serve_on(listeners, settings, lifecycle, logs, environ), lifecycle)
+    finally:
+        logs.close()
+
+
+async def serve_on(
+    listeners: Listeners, settings: Settings, lifecycle: Lifecycle, logs: Logs, environ: Mapping[str, str]
+) -> None:
+    """Build the gateway in the running event loop and serve until `lifecycle.stop()`, drain included.
+
+    Raises:
+        StartError: a part cannot start.
+    """
+    metrics = Metrics(settings.metrics.namespace, VERSION)
+    guard = _guard(settings)
+    upstream = _upstream(settings, guard)
+    registry = Registry(
+        open_store(settings.registry.url),
+        ttl_seconds=settings.a2a.agent_ttl_seconds,
+        max_agents=settings.a2a.max_agents,
+        check_url=guard.check_url,
+        count=metrics.operation,
+    )
+    await registry.start()
+    lifecycle.on_close(upstream.cancel_all)
+    watcher = asyncio.create_task(watch_loop(metrics))
+    try:
+        app = _application(listeners, settings, environ, registry, upstream, metrics, logs, lifecycle)
+        _announce(listeners, settings, logs)
+        await serve_sockets(
+            app,
+            api=listeners.api,
+            metrics=listeners.metrics,
+            lifecycle=lifecycle,
+            limits=ServerLimits(settings.limits.header_bytes, settings.server.request_timeout_seconds),
+        )
+    finally:
+        watcher.cancel()
+        await upstream.aclose()
+        await registry.close()
+        logs.event("stopped")
+
+
+def _application(
+    listeners: Listeners,
+    settings: Settings,
+    environ: Mapping[str, str],
+    registry: Registry,
+    upstream: Upstream,
+    metrics: Metrics,
+    logs: Logs,
+    lifecycle: Lifecycle,
+) -> Dispatch:
+    terms = CardTerms(settings.server.public_url, settings.a2a.agent_card, streaming=False)
+    peers = Peers(
+        registry,
+        upstream,
+        metrics,
+        concurrency=settings.a2a.agent_max_concurrency,
+        user_agent=f"vitalgate/{VERSION}",
+        credentials={
+            agent_id: environ.get(credential.bearer_env)
+            for agent_id, credential in settings.upstream.credentials.items()
+        },
+    )
+    proxy = Proxy(
+        peers,
+        metrics,
+        logs,
+        lifecycle,
+        _rules(settings),
+        instance=secrets.token_hex(4),
+        clock=asyncio.get_running_loop().time,
+        caller_line=lru_cache(maxsize=1024)(caller_line),
+        rewrite_card=lambda body, agent_id, base: cards.rewrite_extended_card(
+            body, cards.address(base, agent_id), keep_security=terms.keep_security, streaming=terms.streaming
+        ),
+    )
+    _watch(metrics, registry, upstream)
+    return Dispatch(
+        proxy,
+        _rest(settings, registry, lifecycle, terms),
+        metrics,
+        HostCheck(settings.server.host, settings.server.allowed_hosts, settings.server.public_url),
+        Doors(
+            settings.a2a.enable,
+            None if listeners.metrics is None else listeners.metrics.getsockname()[1],
+            settings.a2a.max_request_bytes,
+            settings.a2a.gateway_timeout_buffer_seconds,
+        ),
+        lambda scope: _base(settings, scope),
+    )
+
+
+def _rest(settings: Settings, registry: Registry, lifecycle: Lifecycle, terms: CardTerms) -> Litestar:
+    return Litestar(
+        [
+            *registry_routes(registry),
+            *card_routes(
+                terms,
+                resolve=registry.resolve,
+                registration=registry.get,
+                platform_name=settings.server.platform_name,
+                version=VERSION,
+            ),
+            *own_routes(ready=lambda: lifecycle.ready),
+        ],
+        openapi_config=openapi_config(VERSION),
+        exception_handlers=ERROR_HANDLERS,
+        logging_config=None,
+    )
+
+
+def _guard(settings: Settings) -> AddressGuard:
+    upstream = settings.upstream
+    return AddressGuard(
+        allow_loopback=upstream.allow_loopback or is_loopback(settings.server.host),
+        allow_private=upstream.allow_private,
+        allow_hosts=upstream.allow_hosts,
+        deny_hosts=upstream.deny_hosts,
+    )
+
+
+def _upstream(settings: Settings, guard: AddressGuard) -> Upstream:
+    upstream = settings.upstream
+    try:
+        return Upstream(
+            guard=guard,
+            ca_file=upstream.ca_file,
+            client_cert=upstream.client_cert,
+            client_key=upstream.client_key,
+            tls_skip_verify=settings.a2a.agent_tls_skip_verify,
+        )
+    except ValueError as error:
+        raise StartError(str(error)) from error
+
+
+def _rules(settings: Settings) -> Rules:
+    a2a = settings.a2a
+    return Rules(
+        default_timeout=a2a.default_timeout_seconds,
+        max_timeout=a2a.max_timeout_seconds,
+        response_bytes=a2a.agent_max_response_bytes,
+        dialect=a2a.dialect,
+        forward_headers=tuple(a2a.forward_headers),
+    )
+
+
+def _base(settings: Settings, scope: Scope) -> str:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    return cards.public_base(settings.server.public_url, scope["scheme"], hosts) or ""
+
+
+def _watch(metrics: Metrics, registry: Registry, upstream: Upstream) -> None:
+    metrics.gauge("registered_agents", "Agents that are registered and alive.", lambda: len(registry))
+    metrics.gauges(
+        "upstream_connections",
+        "Connections to agents.",
+        "state",
+        {
+            "active": lambda: upstream.open - upstream.idle,
+            "idle": lambda: upstream.idle,
+            "connecting": lambda: upstream.connecting,
+        },
+    )
+
+
+def _announce(listeners: Listeners, settings: Settings, logs: Logs) -> None:
+    if not is_loopback(settings.server.host):
+        logs.event(
+            "authentication is off: everybody who reaches this address may register and call agents",
+            level="warning",
+            host=settings.server.host,
+        )
+    if settings.a2a.agent_tls_skip_verify:
+        logs.event("a2a.agent_tls_skip_verify is on: agents' certificates are not checked", level="warning")
+    addresses: dict[str, Any] = listeners.addresses()
+    logs.event("listening", version=VERSION, pid=os.getpid(), **addresses)
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

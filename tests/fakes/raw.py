@@ -1,0 +1,21 @@
+"""Raw sockets towards a server: for requests that no client would send."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+async def open_raw(port: int, *, limit: int = 1 << 20) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a port of this machine."""
+    return await asyncio.open_connection("127.0.0.1", port, limit=limit)
+
+
+async def exchange(port: int, data: bytes, *, seconds: float = 10) -> bytes:
+    """Send bytes and give everything that comes back until the server closes."""
+    reader, writer = await open_raw(port)
+    try:
+        writer.write(data)
+        async with asyncio.timeout(seconds):
+            return await reader.read(-1)
+    finally:
+        writer.close()
