@@ -350,7 +350,10 @@ def _parts(target: bytes) -> tuple[bytes, bytes]:
         url = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError:
         raise _Refused(400, "Invalid request target.") from None
-    return url.path or b"/", url.query or b""
+    path = url.path or b"/"
+    if path == b"*":
+        raise _Refused(400, "Invalid request target.")
+    return path, url.query or b""
 
 
 def _plain(status: int, reason: str) -> bytes:

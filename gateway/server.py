@@ -87,9 +87,9 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], lifecycle: Lifecycle) -> 
     watchdog.daemon = True
     lifecycle.on_close(watchdog.start)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            with _signals(runner.get_loop(), lifecycle):
-                runner.run(main())
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        with _signals(runner.get_loop(), lifecycle), runner:  # in this order: closing the loop takes time, too
+            runner.run(main())
     finally:
         watchdog.cancel()
 
@@ -153,11 +153,13 @@ class _Server(uvicorn.Server):
         ticking = asyncio.create_task(super().main_loop())  # keeps the Date header
         sweeping = asyncio.create_task(self._sweep())
         self.lifecycle.started()
-        await self.lifecycle.stopping()
-        await self.lifecycle.drain()
-        sweeping.cancel()
-        self.should_exit = True
-        await ticking
+        try:
+            await self.lifecycle.stopping()
+            await self.lifecycle.drain()
+        finally:
+            sweeping.cancel()
+            self.should_exit = True
+            await ticking
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End every connection and the application within 5 s; uvicorn's way logs each handler it cancels."""
@@ -185,7 +187,10 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(self.sweep_seconds)
             now = loop.time()
             for caller in list(self.server_state.connections):
-                cast(Caller, caller).expire(now)
+                try:
+                    cast(Caller, caller).expire(now)
+                except Exception:  # the sweep guards everybody: one connection must not end it
+                    logger.exception("sweeping %r failed", caller)
 
 
 async def _settle(settled: Callable[[], bool], seconds: float) -> None:
@@ -202,7 +207,7 @@ def _signals(loop: asyncio.AbstractEventLoop, lifecycle: Lifecycle) -> Iterator[
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal asked
-        if asked:
+        if asked or loop.is_closed():
             os._exit(128 + number)
         asked = True
         loop.call_soon_threadsafe(lifecycle.stop)

@@ -34,8 +34,8 @@ async def test_phases_follow_one_another() -> None:
     drain = asyncio.create_task(lifecycle.drain())
     await asyncio.sleep(0)
     seen.append((lifecycle.phase, lifecycle.ready, lifecycle.refusing))
-    while not lifecycle.refusing:
-        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # the delay, twice over
+    assert lifecycle.refusing
     seen.append((lifecycle.phase, lifecycle.ready, lifecycle.refusing))
     lifecycle.on_close(lambda: seen.append((lifecycle.phase, lifecycle.ready, lifecycle.refusing)))
     lifecycle.end()
@@ -57,8 +57,8 @@ async def test_new_calls_during_the_delay_are_waited_for_too() -> None:
     for _ in range(2):  # one that ends within the delay, one that does not
         lifecycle.begin()
     lifecycle.end()
-    while not lifecycle.refusing:
-        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # the delay, twice over
+    assert lifecycle.refusing
     assert not drain.done()
     lifecycle.end()
     await asyncio.wait_for(drain, 1)
@@ -290,6 +290,11 @@ def test_out_of_file_descriptors_and_back() -> None:
         assert 130 < refused < 200
         for caller in callers:
             caller.close()
+        for _ in range(200):  # until the server has noticed
+            with contextlib.suppress(ConnectionError, AssertionError):
+                running.get()
+                break
+            time.sleep(0.01)
         for _ in range(100):
             running.get()
         running.send(signal.SIGTERM)

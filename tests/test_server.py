@@ -24,17 +24,28 @@ GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
+def running() -> Iterator[Served]:
     with served() as running:
         yield running
-        assert running.tiny.seen.empty(), "a test left something unsaid"
 
 
 @pytest.fixture(scope="module")
-def hasty() -> Iterator[Served]:
-    """A server that gives a request half a second."""
+def running_hasty() -> Iterator[Served]:
     with served(ServerLimits(request_timeout_seconds=0.5)) as running:
         yield running
+
+
+@pytest.fixture
+def server(running: Served) -> Served:
+    running.forget()
+    return running
+
+
+@pytest.fixture
+def hasty(running_hasty: Served) -> Served:
+    """A server that gives a request half a second."""
+    running_hasty.forget()
+    return running_hasty
 
 
 @contextlib.contextmanager
@@ -183,6 +194,11 @@ def test_early_answer_reaches_a_caller_that_uploads_on(server: Served, path: byt
         head, body = read_answer(caller)
         assert head.startswith(b"HTTP/1.1 413")
         assert body == b"too large"
+        if path == b"/early-close":
+            assert caller.recv(1) == b""
+        else:  # the connection is still in step
+            caller.sendall(GET)
+            assert echoed(caller)["method"] == "GET"
 
 
 # ---- HTTP/1.0
@@ -230,6 +246,14 @@ def test_junk_behind_a_request_does_not_spoil_its_answer(server: Served, junk: b
     assert got.startswith(b"HTTP/1.1 200")
 
 
+def test_data_behind_the_last_request_does_not_spoil_its_answer(server: Served) -> None:
+    for upgrade in (b"", b"Upgrade: h2c\r\n"):
+        last = post(b"/echo", b"first", upgrade + b"Connection: close, Upgrade")
+        got = ask(server, last + GET)
+        assert got.count(b"HTTP/1.1 ") == 1
+        assert got.startswith(b"HTTP/1.1 200")
+
+
 # ---- requests that are refused
 
 BAD = {
@@ -245,6 +269,12 @@ BAD = {
     "folded header": b"GET /echo HTTP/1.1\r\nHost: g\r\nX: a\r\n b\r\n\r\n",
     "space before colon": b"GET /echo HTTP/1.1\r\nHost: g\r\nX : a\r\n\r\n",
     "raw non-ASCII path": b"GET /\xc3\xa9 HTTP/1.1\r\nHost: g\r\n\r\n",
+    "line feeds only": b"GET /echo HTTP/1.1\nHost: g\n\n",
+    "length with a sign": b"POST /echo HTTP/1.1\r\nHost: g\r\nContent-Length: +2\r\n\r\nxx",
+    "two lengths in one": b"POST /echo HTTP/1.1\r\nHost: g\r\nContent-Length: 2, 2\r\n\r\nxx",
+    "unknown coding": b"POST /echo HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "no resource": b"OPTIONS * HTTP/1.1\r\nHost: g\r\n\r\n",
+    "HTTP/2 at once": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "unknown verb": b"FROB / HTTP/1.1\r\nHost: g\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "bad chunk": b"POST /early HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -257,6 +287,11 @@ def test_bad_request_gets_one_400_and_the_end(server: Served, name: str) -> None
     assert got.startswith(b"HTTP/1.1 400 "), got
     assert got.count(b"HTTP/1.1 ") == 1
     assert b"connection: close" in got
+
+
+@pytest.mark.parametrize("version", [b"0.9", b"2.0"])
+def test_other_versions_are_refused(server: Served, version: bytes) -> None:
+    assert ask(server, b"GET /echo HTTP/%s\r\n%s\r\n" % (version, HOST)).startswith(b"HTTP/1.1 505 ")
 
 
 def test_forward_proxying_is_refused(server: Served) -> None:
@@ -368,7 +403,7 @@ def test_body_that_dribbles_in_is_cut_off_and_its_handler_told(hasty: Served) ->
     """Contract 2.1, point 2."""
     began = time.monotonic()
     with connected(hasty) as slow:
-        slow.sendall(b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n")
+        slow.sendall(b"POST /told HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n")
         slow.settimeout(0.05)
         got = b""
         while not got and time.monotonic() - began < 5:
@@ -376,7 +411,8 @@ def test_body_that_dribbles_in_is_cut_off_and_its_handler_told(hasty: Served) ->
             with contextlib.suppress(TimeoutError):
                 got = slow.recv(1000)
         assert got.startswith(b"HTTP/1.1 408 ")
-        assert hasty.seen() == "disconnect"
+        # At once, although the caller is still there.
+        assert [hasty.seen(0.5), hasty.seen(0.5)] == ["lost", "disconnect"]
 
 
 def test_body_that_never_ends_after_an_early_answer_is_cut_off(hasty: Served) -> None:
@@ -406,6 +442,15 @@ def test_idle_connection_outlives_the_request_timeout(hasty: Served) -> None:
             caller.sendall(GET)
             assert echoed(caller)["method"] == "GET"
             time.sleep(0.8)  # longer than a request may take, and that is all there is to wait for
+
+
+def test_connection_without_requests_is_closed_in_the_end(hasty: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.protocol.KEEP_ALIVE_SECONDS", 0.3)
+    with connected(hasty) as used, connected(hasty) as unused:
+        used.sendall(GET)
+        echoed(used)
+        assert used.recv(1) == b""
+        assert unused.recv(1) == b""
 
 
 def test_answer_that_nobody_takes_is_dropped(hasty: Served) -> None:

@@ -68,6 +68,11 @@ class Tiny:
         scope["vitalgate.connection"].on_lost = lambda: self.seen.put("lost")
         await _answer(send, 200, b"answered")
 
+    async def told(self, scope: Scope, receive: Receive, _send: Send) -> None:
+        """Wants to know when the caller leaves, while it still reads the body."""
+        scope["vitalgate.connection"].on_lost = lambda: self.seen.put("lost")
+        await self._body(receive)
+
     async def hang(self, scope: Scope, receive: Receive, _send: Send) -> None:
         """Reads the body and never answers, like a slow agent; ends when the caller leaves."""
         await self._body(receive)
@@ -197,6 +202,10 @@ class Served:
     def seen(self, seconds: float = 5) -> Any:
         """The next thing the application noticed."""
         return self.tiny.seen.get(timeout=seconds)
+
+    def forget(self) -> None:
+        """Drop what earlier tests left unheard."""
+        self.tiny.seen.queue.clear()
 
 
 @contextlib.contextmanager
