@@ -126,7 +126,7 @@ def test_host_lists_cannot_widen() -> None:
 
 
 def test_a_malformed_network_is_named() -> None:
-    with pytest.raises(ValueError, match="not a network: 10.0.0.0/99"):
+    with pytest.raises(ValueError, match=r"not a network: 10\.0\.0\.0/99"):
         AddressGuard(deny_hosts=["10.0.0.0/99"])
 
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.upstream import Exchange, FailureKind
 from tests.fakes import reply
 from tests.fakes.agent import Behaviour, FaultAgent
-from tests.fakes.wire import BODY, CAP, settled, wired
+from tests.fakes.wire import BODY, CAP, settled, until, wired
 
 DATA = b'{"jsonrpc":"2.0","id":1,"result":{"text":"hello"}}'
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -352,8 +352,7 @@ async def test_pitfall_40_an_agent_that_closes_while_announcing_keep_alive() -> 
         pool = wire.pool(agent.url)
         for number in range(20):
             assert (await wire.call(pool)).failure is None
-            while not agent.connections[number].lost:
-                await asyncio.sleep(0)
+            await until(lambda peer=agent.connections[number]: peer.lost)
         assert len(agent.requests) == 20
 
 
@@ -366,8 +365,7 @@ async def test_a_close_that_the_loop_has_not_seen_yet() -> None:
         await first.end()
         peer = agent.connections[0]
         peer.reset()
-        while not peer.lost:  # the very turn in which the agent's socket is closed
-            await asyncio.sleep(0)
+        await until(lambda: peer.lost)  # the very turn in which the agent's socket is closed
         exchange = await wire.call(pool)
         assert exchange.failure is None
         assert len(agent.requests) == 2

@@ -54,7 +54,6 @@ NO_ROUTE: Final = Failure(FailureKind.UNROUTABLE, "no route", True)
 SPOKE_FIRST: Final = Failure(FailureKind.PROTOCOL, "protocol error", True)
 LOST_CONNECTING: Final = Failure(FailureKind.LOST, "connection lost", True)
 TIMEOUT_CONNECTING: Final = Failure(FailureKind.TIMEOUT, "timeout", True)
-CLIENT_CERTIFICATE: Final = Failure(FailureKind.TLS, "TLS failure: client certificate required", False)
 
 PROTOCOL: Final = Failure(FailureKind.PROTOCOL, "protocol error")
 LOST: Final = Failure(FailureKind.LOST, "connection lost")
@@ -141,7 +140,7 @@ def tls_failure(error: Exception) -> Failure:
         return _tls("connection closed in the handshake")
     if isinstance(error, ssl.SSLCertVerificationError):
         return _tls(_CERTIFICATES.get(error.verify_code, "certificate not accepted"))
-    return _tls(_REASONS.get(getattr(error, "reason", None) or "", "handshake failed"))
+    return _tls(_REASONS.get(_reason(error), "handshake failed"))
 
 
 def lost_failure(error: Exception | None) -> Failure:
@@ -149,9 +148,14 @@ def lost_failure(error: Exception | None) -> Failure:
 
     With TLS 1.3 a server refuses the client's certificate only after the client has begun to send.
     """
-    if isinstance(error, ssl.SSLError) and (error.reason or "") in _REASONS:
+    if isinstance(error, ssl.SSLError) and _reason(error) in _REASONS:
         return replace(tls_failure(error), connecting=False)
     return LOST
+
+
+def _reason(error: Exception) -> str:
+    """OpenSSL's name of what went wrong; not every SSLError has one."""
+    return getattr(error, "reason", None) or ""
 
 
 def _tls(what: str) -> Failure:

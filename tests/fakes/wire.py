@@ -101,3 +101,10 @@ async def settled(rounds: int = 5) -> None:
     """Lets callbacks that are due run."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Returns in the very turn of the loop in which something has come true; no event can say that."""
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0)
