@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from litestar import Litestar
+from uvicorn._types import ASGI3Application
 
 from gateway import cards
 from gateway.dispatch import Dispatch, Doors, Scope
@@ -104,14 +105,14 @@ async def serve_on(
         check_url=guard.check_url,
         count=metrics.operation,
     )
-    await registry.start()
-    lifecycle.on_close(upstream.cancel_all)
     watcher = asyncio.create_task(watch_loop(metrics))
     try:
+        await registry.start()
+        lifecycle.on_close(upstream.cancel_all)
         app = _application(listeners, settings, environ, registry, upstream, metrics, logs, lifecycle)
         _announce(listeners, settings, logs)
         await serve_sockets(
-            app,
+            cast(ASGI3Application, app),
             api=listeners.api,
             metrics=listeners.metrics,
             lifecycle=lifecycle,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gateway import jsonrpc
-from gateway.faults import APPLICATION, FAULTS, INTERNAL, PROTOCOL, SAFE, TRANSPORT, UNAVAILABLE_RETRY, UNSAFE, Fault
+from gateway import faults, jsonrpc
+from gateway.faults import FAULTS, SAFE, UNAVAILABLE_RETRY, UNSAFE, Fault
 from gateway.headers import Outbound, media_type
 from gateway.metrics import APPLICATION_ERROR, PROTOCOL_ERROR, SUCCESS, TRANSPORT_ERROR
 from gateway.upstream import Failure, FailureKind
 
 _STATUS: Final = {
-    TRANSPORT: TRANSPORT_ERROR,
-    APPLICATION: APPLICATION_ERROR,
-    PROTOCOL: PROTOCOL_ERROR,
-    INTERNAL: TRANSPORT_ERROR,
+    faults.TRANSPORT: TRANSPORT_ERROR,
+    faults.APPLICATION: APPLICATION_ERROR,
+    faults.PROTOCOL: PROTOCOL_ERROR,
+    faults.INTERNAL: TRANSPORT_ERROR,
 }
 _REASONS: Final = {
     FailureKind.DNS: "AGENT_UNREACHABLE",

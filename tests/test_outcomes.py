@@ -164,7 +164,7 @@ ROWS = {
     "cut chunks": lost(reply.chunked(ANSWER, end=False)),
     "hang": timed_out(reply.hang()),
     "hang in the body": timed_out(reply.hang(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")),
-    "dribble": timed_out(reply.dribble(ANSWER, size=1, every=0.05)),
+    "dribble": timed_out(reply.dribble(reply.wire(body=ANSWER), size=1, every=0.05)),
     "too large": too_large(reply.body(b'{"a":"' + b"x" * CAP + b'"}')),
     "announced too large": too_large(reply.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10737418240\r\n\r\n{")),
     "endless": too_large(reply.endless()),
