@@ -525,6 +525,22 @@ async def test_look_ups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(slow.asked) == 5
 
 
+async def test_no_thread_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shortage of ours, told as such, and nothing is kept."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with wired() as wire:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            exchange = await wire.call("http://localhost:1/")
+        assert failed(exchange.failure) == (FailureKind.LOCAL, "no thread left", True)
+        await settled()
+        with refusing_port() as port:
+            assert failed((await wire.call(f"http://localhost:{port}/")).failure)[0] is FailureKind.REFUSED
+
+
 def test_a_hanging_look_up_does_not_hold_up_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract 8: the loop may be closed while the C library still waits for an answer."""
     slow = SlowLookUps(monkeypatch)

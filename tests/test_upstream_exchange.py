@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -121,7 +122,7 @@ async def test_what_the_agent_receives() -> None:
     assert request.header("host") == agent.authority
 
 
-@pytest.mark.parametrize("size", [32_768, 32_769, 5_000_000])
+@pytest.mark.parametrize("size", [262_144, 262_145, 5_000_000])
 async def test_large_requests(size: int) -> None:
     async with FaultAgent() as agent, wired() as wire:
         agent.always(reply.body(DATA))
@@ -637,6 +638,51 @@ async def test_back_pressure_stops_a_bomb() -> None:
         assert consumer.size == 50 << 20
         assert steps > 100
         assert wire.left == (1, 1, 0)
+
+
+async def test_what_is_held_while_paused_outlives_the_connection() -> None:
+    """The answer was whole when the agent closed: it is handed over all the same."""
+    data = bytes(1_000_000)
+    async with FaultAgent() as agent, wired() as wire:
+        agent.next(reply.close_after(reply.coded(reply.gzip(data))))
+        consumer = Consumer(pause_at=1)
+        sent = wire.start(wire.pool(agent.url), on_head=consumer.on_head)
+        await consumer.want(b"\0")
+        consumer._pause_at = None
+        await until(lambda: agent.connections[0].lost)
+        await asyncio.sleep(0.02)
+        assert not sent.ended.done()
+        sent.exchange.resume()
+        assert (await sent.end()).failure is None
+        assert consumer.size == len(data)
+        await settled()
+        assert wire.left == (0, 0, 0)
+
+
+async def test_what_follows_a_whole_answer_while_paused_is_dropped() -> None:
+    data = bytes(1_000_000)
+    async with FaultAgent() as agent, wired() as wire:
+        agent.next(reply.coded(reply.gzip(data)))
+        consumer = Consumer(pause_at=1)
+        sent = wire.start(wire.pool(agent.url), on_head=consumer.on_head)
+        await consumer.want(b"\0")
+        await agent.connections[0].send(reply.wire(200, [], b"poison"))
+        consumer._pause_at = None
+        sent.exchange.resume()
+        assert (await sent.end()).failure is None
+        assert consumer.all == data
+        await settled()
+        assert (await wire.call(agent.url)).failure is None
+        assert b"poison" not in consumer.all
+
+
+async def test_small_writes_are_not_held_back() -> None:
+    """TCP_NODELAY, which both loops set by themselves."""
+    async with FaultAgent() as agent, wired() as wire:
+        await wire.call(agent.url)
+        (connection,) = wire.upstream.connections
+        sock = connection._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_an_answer_that_ends_while_paused_leaves_the_connection_usable() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from gateway.upstream.codings import STEP, Decoder, UndecodableError
@@ -105,6 +107,21 @@ def test_our_own_faults_are_not_taken_for_the_agents(monkeypatch: pytest.MonkeyP
     with pytest.raises(Exception, match="callback") as caught:
         reader.feed(CHUNKED)
     assert isinstance(caught.value.__context__, ZeroDivisionError)
+
+
+def test_damaged_answers_are_judged_not_raised() -> None:
+    """Bytes changed, dropped and doubled at random (the same ones in every run)."""
+    rolls = random.Random(20)
+    for _ in range(3000):
+        answer = bytearray(rolls.choice(list(ANSWERS.values())))
+        for _ in range(rolls.randint(1, 4)):
+            at = rolls.randrange(len(answer))
+            answer[at : at + rolls.randint(0, 2)] = rolls.randbytes(rolls.randint(0, 2))
+        cut = rolls.randrange(len(answer) + 1)
+        reader, body = read(bytes(answer[:cut]), bytes(answer[cut:]))
+        reader.end()
+        assert len(body) <= len(answer)
+        assert reader.complete or reader.broken or reader.upgraded or not reader.excess
 
 
 # Codings

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -54,7 +53,6 @@ class Dialer:
             sock = await start_connection(addresses, happy_eyeballs_delay=_STAGGER)
         except OSError as error:
             raise UnreachableError(connect_failure(error)) from error
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         secure = url.scheme == "https"
         try:
             await asyncio.get_running_loop().create_connection(

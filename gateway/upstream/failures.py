@@ -66,6 +66,7 @@ INTERNAL: Final = Failure(FailureKind.INTERNAL, "internal error")
 
 _NO_DESCRIPTOR: Final = Failure(FailureKind.LOCAL, "no file descriptor left", True)
 _NO_MEMORY: Final = Failure(FailureKind.LOCAL, "no socket memory left", True)
+_NO_THREAD: Final = Failure(FailureKind.LOCAL, "no thread left", True)
 _NO_PORT: Final = Failure(FailureKind.LOCAL, "no local address or port left", True)
 _CONNECT_TIMEOUT: Final = Failure(FailureKind.UNROUTABLE, "connect timed out", True)
 
@@ -88,6 +89,7 @@ _ERRNOS: Final[dict[int, Failure]] = {
     errno.ENOBUFS: _NO_MEMORY,
     errno.ENOMEM: _NO_MEMORY,
     errno.EADDRNOTAVAIL: _NO_PORT,
+    errno.EAGAIN: _NO_THREAD,
 }
 
 #: X509_V_ERR_* of OpenSSL.

@@ -82,6 +82,9 @@ class ResponseReader:
 
     def feed(self, data: bytes) -> None:
         """Read some bytes; the attributes tell what they brought."""
+        if self.complete or self.broken:
+            self.excess = self.complete
+            return
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:

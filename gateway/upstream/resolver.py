@@ -7,6 +7,7 @@ joined at exit, while these may be left behind. Look-ups of one host at the same
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import socket
 import threading
@@ -52,7 +53,11 @@ class Resolver:
         result: asyncio.Future[list[AddressInfo]] = loop.create_future()
         result.add_done_callback(partial(self._end, key))
         self._running[key] = result
-        threading.Thread(target=_look_up, args=(loop, result, *key), name="resolver", daemon=True).start()
+        try:
+            threading.Thread(target=_look_up, args=(loop, result, *key), name="resolver", daemon=True).start()
+        except RuntimeError as error:
+            result.cancel()
+            raise OSError(errno.EAGAIN, "no thread left") from error
         return result
 
     def _end(self, key: tuple[str, int], _: object) -> None:
