@@ -49,18 +49,21 @@ async def test_phases_follow_one_another() -> None:
     ]
 
 
-async def test_new_calls_during_the_delay_are_waited_for_too() -> None:
+async def test_drain_waits_for_the_last_call_also_if_it_came_during_the_delay() -> None:
     lifecycle = Lifecycle(shutdown_delay_seconds=0.05, drain_seconds=5)
     lifecycle.started()
+    lifecycle.begin()
+    lifecycle.end()  # idle before, which must not count
     drain = asyncio.create_task(lifecycle.drain())
     await asyncio.sleep(0)
-    for _ in range(2):  # one that ends within the delay, one that does not
-        lifecycle.begin()
-    lifecycle.end()
+    lifecycle.begin()
+    lifecycle.begin()
     await asyncio.sleep(0.1)  # the delay, twice over
-    assert lifecycle.refusing
-    assert not drain.done()
-    lifecycle.end()
+    for _ in range(2):
+        assert lifecycle.refusing
+        assert not drain.done()
+        lifecycle.end()
+        await asyncio.sleep(0.01)
     await asyncio.wait_for(drain, 1)
 
 

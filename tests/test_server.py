@@ -307,6 +307,17 @@ def test_broken_body_ends_the_request_that_waits_for_it(server: Served) -> None:
     assert server.seen() == "disconnect"
 
 
+def test_broken_body_under_a_begun_answer_cuts_it_visibly(server: Served) -> None:
+    with connected(server) as caller:
+        caller.sendall(b"POST /stream HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        assert server.seen() == "waiting"
+        caller.sendall(b"zz\r\n")
+        got = read_all(caller)
+        assert got.endswith(b"first\r\n")
+        assert got.count(b"HTTP/1.1 ") == 1
+    assert server.seen() == "lost"
+
+
 TOO_LARGE = {
     "one long line": b"X-Long: " + b"x" * 300_000,
     "20,000 headers": b"\r\n".join(b"X-%d: 1" % number for number in range(20_000)),
