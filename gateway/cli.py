@@ -20,7 +20,12 @@ USAGE = 2
 CANNOT_START = 3
 INTERRUPTED = 130
 
-ELSEWHERE: Mapping[str, str] = {}
+ELSEWHERE: Mapping[str, str] = {
+    "ping": "healthcheck.cli:ping",
+    "doctor": "healthcheck.cli:doctor",
+    "check": "healthcheck.cli:check",
+    "handoff": "healthcheck.cli:handoff",
+}
 """Commands that live in other modules, as "module:command"; imported when they are asked for."""
 
 _CONFIG_HELP = "YAML file with the settings; without it, the file that VITALGATE_CONFIG names, if any."
