@@ -93,7 +93,7 @@ async def test_a_fault_of_ours_is_told_and_reported(caplog: pytest.LogCaptureFix
 
     async with wired(resolve=resolve) as wire:
         exchange = await wire.call("http://agent.test/")
-    assert failed(exchange.failure) == (FailureKind.INTERNAL, "internal error", False)
+    assert failed(exchange.failure) == (FailureKind.INTERNAL, "internal error", True)
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -357,6 +357,7 @@ async def test_a_tls_agent_that_closes_while_idle(authority: Authority) -> None:
         for number in range(5):
             assert (await wire.call(pool)).failure is None
             await until(lambda peer=agent.connections[number]: peer.lost)
+            wire.heard()
         assert len(agent.requests) == 5
 
 

@@ -1,4 +1,4 @@
-"""The connections of the gateway as an httpx transport (issue: the same pool usable as an httpx transport)."""
+"""The connections of the gateway as an httpx transport; what contract 2.2, 2.3 and 6.3 demand holds here too."""
 
 from __future__ import annotations
 

@@ -131,11 +131,10 @@ class Connection(asyncio.Protocol):
             return
         reader = self._reader
         reader.feed(data)
-        if reader.broken or reader.upgraded:
-            self.fail(UPGRADED if reader.upgraded else PROTOCOL)
-            return
         if not exchange.status:
             if not reader.status:
+                if reader.broken:
+                    self.fail(UPGRADED if reader.upgraded else PROTOCOL)
                 return
             exchange.status = reader.status
             exchange.headers = reader.headers
@@ -155,6 +154,8 @@ class Connection(asyncio.Protocol):
             if not self._expect(exchange):
                 return
         self._more(exchange)
+        if reader.broken and self._exchange is exchange:  # what came before the break has been passed on
+            self.fail(PROTOCOL)
 
     def eof_received(self) -> None:
         """Take the end of the stream: the end of a body without other framing, else a loss."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import cache, partial
 from math import inf
 from typing import Final
@@ -61,7 +62,8 @@ class Dial:
         except Exception as error:  # the edge: a fault of ours must not leave the caller waiting
             self._pool.report(error)
             failure = INTERNAL
-        self.exchange.finish(failure)
+        # A repeated request has been written once before: the agent may have seen it.
+        self.exchange.finish(replace(failure, connecting=not self.exchange.written))
 
 
 class Pool:
@@ -266,7 +268,7 @@ class Upstream:
     def cancel_all(self) -> None:
         """End everything that runs: exchanges fail with CANCELLED, connections are closed."""
         for dial in list(self._dials):
-            dial.exchange.fail(CANCELLED)
+            dial.exchange.fail(replace(CANCELLED, connecting=not dial.exchange.written))
         for connection in list(self.connections):
             connection.fail(CANCELLED)
 

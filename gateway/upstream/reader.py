@@ -87,19 +87,19 @@ class ResponseReader:
             return
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self.upgraded = True
+        except HttpParserUpgrade:  # 101 has been noticed before
+            self.broken = True
         except HttpParserCallbackError as error:
             if not isinstance(error.__context__, _NotAcceptedError):
                 raise
             self._bad()
         except HttpParserError:
             self._bad()
-        if len(data) > MAX_HEAD and sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD:
-            self.broken = True
         if self.excess:
             del self.pieces[self._taken :]
-        if self.pieces or self.complete:
+        if len(data) > MAX_HEAD and sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD:
+            self.broken, self.status, self.complete = True, 0, False
+        elif self.pieces or self.complete:
             self._quiet = 0
         else:  # an endless head, chunk extension or trailer
             self._quiet += len(data)

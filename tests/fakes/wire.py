@@ -64,6 +64,11 @@ class Wire:
         pool = self.pool(where) if isinstance(where, str) else where
         return await self.start(pool, body, **more).end()
 
+    def heard(self) -> None:
+        """Blocks, so that the loop sees nothing, until the kernel has heard from the peers of open connections."""
+        for connection in self.upstream.connections:
+            assert connection._poll.poll(5000), "nothing came"
+
     @property
     def left(self) -> tuple[int, int, int]:
         """Open and idle connections, attempts to connect."""
