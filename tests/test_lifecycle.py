@@ -155,12 +155,23 @@ def test_answer_written_at_the_very_end_still_goes_out() -> None:
     with served() as running:
         with socket.create_connection(("127.0.0.1", running.port), 5) as caller:
             caller.sendall(b"GET /big-once" + HEAD)
-            assert running.seen() == "answered"
+            assert [running.seen(), running.seen()] == ["startup", "answered"]
             running.on_loop(running.tiny.lifecycle.stop)
+            time.sleep(0.5)  # a slow reader
             size = 0
             while data := caller.recv(1 << 20):
                 size += len(data)
             assert size > 20_000_000
+
+
+def test_handlers_have_ended_when_the_application_shuts_down() -> None:
+    """Otherwise they would meet a closed store."""
+    with served() as running:
+        with socket.create_connection(("127.0.0.1", running.port), 5) as caller:
+            caller.sendall(b"GET /forever" + HEAD)
+            assert [running.seen(), running.seen()] == ["startup", "forever"]
+            running.on_loop(running.tiny.lifecycle.stop)
+            assert [running.seen(), running.seen()] == ["cancelled", "shutdown"]
 
 
 # ---- a process

@@ -318,6 +318,14 @@ def test_broken_body_under_a_begun_answer_cuts_it_visibly(server: Served) -> Non
     assert server.seen() == "lost"
 
 
+def test_broken_body_behind_a_complete_answer_adds_nothing_to_it(server: Served) -> None:
+    with connected(server) as caller:
+        caller.sendall(b"POST /early HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        assert read_answer(caller)[1] == b"too large"
+        caller.sendall(b"zz\r\n")
+        assert read_all(caller) == b""
+
+
 TOO_LARGE = {
     "one long line": b"X-Long: " + b"x" * 300_000,
     "20,000 headers": b"\r\n".join(b"X-%d: 1" % number for number in range(20_000)),
@@ -579,6 +587,16 @@ def test_bind_listens(host: str) -> None:
         family = socket.AF_INET6 if host == "::1" else socket.AF_INET
         assert listener.family == family
         socket.create_connection(listener.getsockname()[:2]).close()
+
+
+def test_bind_prefers_ipv4_for_a_name_that_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Curl lines and agents say 127.0.0.1 where the settings say localhost."""
+    both = socket.getaddrinfo("::1", 0, type=socket.SOCK_STREAM) + socket.getaddrinfo(
+        "127.0.0.1", 0, type=socket.SOCK_STREAM
+    )
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
+    with bind("localhost", 0) as listener:
+        assert listener.family == socket.AF_INET
 
 
 def test_bind_to_every_address_takes_both_families() -> None:

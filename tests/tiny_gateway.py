@@ -37,7 +37,7 @@ class Tiny:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await self._lifespan(receive, send)
             return
         await getattr(self, scope["path"].strip("/").replace("-", "_") or "echo")(scope, receive, send)
 
@@ -86,7 +86,10 @@ class Tiny:
     async def forever(self, _scope: Scope, _receive: Receive, _send: Send) -> None:
         """Never ends, whoever leaves."""
         self.seen.put("forever")
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.seen.put("cancelled")
 
     async def stream(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Begins an answer at once and hangs."""
@@ -130,6 +133,12 @@ class Tiny:
         """Leaves a thread behind that nothing can end."""
         asyncio.get_running_loop().run_in_executor(None, time.sleep, 100)
         await _answer(send, 200, b"started")
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        for kind in ("startup", "shutdown"):
+            await receive()
+            self.seen.put(kind)
+            await send({"type": f"lifespan.{kind}.complete"})
 
     async def _body(self, receive: Receive) -> bytes | None:
         body = b""
@@ -180,14 +189,6 @@ def piece(body: bytes, *, more: bool = False) -> dict[str, Any]:
 async def _answer(send: Send, status: int, body: bytes) -> None:
     await send(start(status, (b"content-length", b"%d" % len(body))))
     await send(piece(body))
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": message["type"] + ".complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
 
 
 @dataclass
