@@ -155,7 +155,7 @@ class _Progress:
 
 def run(config: Config, output: Output, ca_file: str | None = None, watch: Watch | None = None) -> int:
     """Check and write, once or again and again; the exit code is the worst root target's severity."""
-    transport = make_transport(ca_file)
+    transport = make_transport(ca_file, tls=_uses_tls(config.targets))
     codes: list[int] = []
 
     async def main() -> None:
@@ -206,11 +206,28 @@ async def _with_progress(engine: Engine, targets: Sequence[Target]) -> list[Resu
         progress.clear()
 
 
-def make_transport(ca_file: str | None) -> ProbeTransport:
-    """The probe's own transport; ToolFailed if the CA file cannot be used."""
-    if ca_file is not None:
-        try:
-            tls_context(ca_file)
-        except OSError as error:  # ssl.SSLError is one
-            raise ToolFailed(f"{printable(ca_file)}: no certificates can be read from it") from error
-    return ProbeTransport(lambda: tls_context(ca_file))
+def make_transport(ca_file: str | None, *, tls: bool) -> ProbeTransport:
+    """The probe's own transport; ToolFailed if the CA file cannot be used.
+
+    With `tls` the context is made here: loading the roots takes 30 ms, which no deadline should pay for.
+    """
+    if not tls and ca_file is None:
+        return ProbeTransport()
+    try:
+        context = tls_context(ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise ToolFailed(f"{printable(ca_file or 'TLS roots')}: no certificates can be read from it") from error
+    return ProbeTransport(lambda: context)
+
+
+def _uses_tls(targets: Sequence[Target]) -> bool:
+    seen: set[int] = set()
+    waiting = list(targets)
+    while waiting:
+        target = waiting.pop()
+        if target.endpoint[:6].lower() == "https:":
+            return True
+        if id(target) not in seen:
+            seen.add(id(target))
+            waiting += [one.target for one in target.dependencies]
+    return False

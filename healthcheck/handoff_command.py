@@ -43,7 +43,7 @@ def run(order: Order) -> int:
 
 
 async def _walk(order: Order) -> Handoff:
-    transport = make_transport(order.ca_file)
+    transport = make_transport(order.ca_file, tls=True)
     try:
         card = await _card(order, transport)
         trace, dispatch = judge(order.question, card, os.environ)
