@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -16,9 +16,9 @@ from litestar import Litestar
 from uvicorn._types import ASGI3Application
 
 from gateway import cards
-from gateway.dispatch import Dispatch, Doors, Scope
+from gateway.dispatch import Dispatch, Doors
 from gateway.errors import StartError
-from gateway.headers import caller_line
+from gateway.headers import Headers, caller_line
 from gateway.hosts import HostCheck, is_loopback
 from gateway.lifecycle import Lifecycle
 from gateway.logs import Logs
@@ -116,7 +116,12 @@ async def serve_on(
             api=listeners.api,
             metrics=listeners.metrics,
             lifecycle=lifecycle,
-            limits=ServerLimits(settings.limits.header_bytes, settings.server.request_timeout_seconds),
+            limits=ServerLimits(
+                settings.limits.header_bytes,
+                settings.server.request_timeout_seconds,
+                settings.a2a.gateway_timeout_buffer_seconds,
+            ),
+            door=app,
         )
     finally:
         watcher.cancel()
@@ -156,9 +161,7 @@ def _application(
         instance=secrets.token_hex(4),
         clock=asyncio.get_running_loop().time,
         caller_line=lru_cache(maxsize=1024)(caller_line),
-        rewrite_card=lambda body, agent_id, base: cards.rewrite_extended_card(
-            body, cards.address(base, agent_id), keep_security=terms.keep_security, streaming=terms.streaming
-        ),
+        rewrite_card=_card_rewriter(terms),
     )
     _watch(metrics, registry, upstream)
     return Dispatch(
@@ -170,9 +173,8 @@ def _application(
             settings.a2a.enable,
             None if listeners.metrics is None else listeners.metrics.getsockname()[1],
             settings.a2a.max_request_bytes,
-            settings.a2a.gateway_timeout_buffer_seconds,
+            listeners.api.getsockname()[1],
         ),
-        lambda scope: _base(settings, scope),
     )
 
 
@@ -230,9 +232,20 @@ def _rules(settings: Settings) -> Rules:
     )
 
 
-def _base(settings: Settings, scope: Scope) -> str:
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    return cards.public_base(settings.server.public_url, scope["scheme"], hosts) or ""
+def _card_rewriter(terms: CardTerms) -> Callable[[bytes, str, Headers], bytes]:
+    """Make the function that points the card in an agent's answer at the gateway (contract 5.4)."""
+
+    def rewrite(body: bytes, agent_id: str, headers: Headers) -> bytes:
+        hosts = [value for name, value in headers if name == b"host"]
+        base = cards.public_base(terms.public_url, "http", hosts) or ""
+        return cards.rewrite_extended_card(
+            body,
+            cards.address(base, agent_id),
+            keep_security=terms.keep_security,
+            streaming=terms.streaming,
+        )
+
+    return rewrite
 
 
 def _watch(metrics: Metrics, registry: Registry, upstream: Upstream) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from gateway import jsonrpc
 from gateway.faults import FAULTS
+from gateway.headers import Headers
 from gateway.hosts import HostCheck
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.protocol import Caller
@@ -34,13 +35,13 @@ class Doors:
         enable: False: no agents and no calls (`a2a.enable`).
         metrics_port: The port of the metrics listener; None: `/metrics` stands on the API's.
         max_request_bytes: The largest body of a call.
-        buffer_seconds: How long a finished answer may wait for a slow caller (contract 2.3).
+        port: The port of the API listener.
     """
 
     enable: bool
     metrics_port: int | None
     max_request_bytes: int
-    buffer_seconds: float
+    port: int
 
 
 class Dispatch:
@@ -53,7 +54,6 @@ class Dispatch:
         metrics: Metrics,
         hosts: HostCheck,
         doors: Doors,
-        public_base: Callable[[Scope], str],
     ) -> None:
         """Take the proxy, Litestar's application, and what decides between them.
 
@@ -63,14 +63,13 @@ class Dispatch:
             metrics: Writes `/metrics`.
             hosts: Judges the `Host` header.
             doors: What is open.
-            public_base: Gives the gateway's address as the caller of this scope sees it.
         """
         self._proxy = proxy
         self._rest = rest
         self._metrics = metrics
         self._hosts = hosts
         self._doors = doors
-        self._public_base = public_base
+        self.port = doors.port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
@@ -84,27 +83,47 @@ class Dispatch:
         elif not self._hosts.allows(scope["headers"]):
             await self._refuse_host(scope, path, send)
         elif scope["method"] == "POST" and doors.enable and (path[:5] == b"/a2a/" or path == b"/a2a"):
-            await self._call(path[5:-1] if path[-1:] == b"/" else path[5:], scope, receive, send)
+            await self._call(path, scope, receive)
         else:
             await self._other(scope, path, receive, send)
 
-    async def _call(self, segment: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _call(self, path: bytes, scope: Scope, receive: Receive) -> None:
         caller: Caller = scope["vitalgate.connection"]
         headers = list(scope["headers"])
         body = await _read_body(headers, receive, self._doors.max_request_bytes)
         if caller.lost:
             return
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Reply | None] = loop.create_future()
-        request = Request(segment, headers, scope["query_string"], body, lambda: self._public_base(scope))
-        caller.on_lost = self._proxy.call(request, answered.set_result).cancel
-        reply = await answered
-        if reply is None:
-            return
-        await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
-        await send({"type": "http.response.body", "body": reply.body})
-        if caller.transport.get_write_buffer_size():
-            loop.call_later(self._doors.buffer_seconds, _cut_off, caller, caller.cycle)
+        answered: asyncio.Future[None] = caller.loop.create_future()
+
+        def deliver(reply: Reply | None) -> None:
+            caller.deliver(reply)
+            answered.set_result(None)
+
+        self._begin(caller, Request(_segment(path), headers, scope["query_string"], body), deliver)
+        await answered
+
+    def _begin(self, caller: Caller, request: Request, deliver: Callable[[Reply | None], None]) -> None:
+        call = self._proxy.call(request, deliver)
+        if not call.ended:
+            caller.on_lost = call.cancel
+
+    # The door: the same without ASGI
+
+    def admits(self, url: bytes, fields: dict[bytes, bytes]) -> bool:
+        """Tell whether a POST with this target and these headers may skip ASGI."""
+        length = fields.get(b"content-length", b"")
+        return (
+            self._doors.enable
+            and length.isdigit()
+            and int(length) <= self._doors.max_request_bytes
+            and b"#" not in url
+            and self._hosts.allows_host(fields.get(b"host", b""))
+        )
+
+    def call(self, caller: Caller, url: bytes, headers: Headers, body: bytes) -> None:
+        """Take a complete call."""
+        path, _, query = url.partition(b"?")
+        self._begin(caller, Request(_segment(path), headers, query, body), caller.deliver)
 
     async def _other(self, scope: Scope, path: bytes, receive: Receive, send: Send) -> None:
         if path == b"/metrics" and self._doors.metrics_port is None:
@@ -136,10 +155,9 @@ def _is_own(path: bytes) -> bool:
     return not path.startswith((b"/a2a", b"/agents"))
 
 
-def _cut_off(caller: Caller, cycle: object) -> None:
-    """End the connection of a caller that has not taken its answer in time (contract 2.3)."""
-    if caller.cycle is cycle and caller.transport.get_write_buffer_size():
-        caller.abort()
+def _segment(path: bytes) -> bytes:
+    """Give what names the agent in `/a2a/{agent_id}` and `/a2a/{agent_id}/`."""
+    return path[5:-1] if path[-1:] == b"/" else path[5:]
 
 
 async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> bytes | None:

@@ -14,6 +14,9 @@ from urllib.parse import quote
 
 Headers = list[tuple[bytes, bytes]]
 
+EVENT_STREAM: Final = b"text/event-stream"
+NDJSON: Final = b"application/x-ndjson"
+
 DROP, KEEP = 0, 1
 CONNECTION, VIA, REQUEST_ID, VERSION, CONTENT_TYPE, RETRY_AFTER, TRACEPARENT = 2, 3, 4, 5, 6, 7, 8
 
@@ -43,6 +46,7 @@ _SPECIAL: Final[dict[bytes, int]] = {
 _NEVER_BACK: Final = frozenset(
     [*_HOP_BY_HOP, *b"connection x-powered-by x-sendfile x-request-id x-gateway-error".split()]
 )
+_PASSED: Final = frozenset((KEEP, RETRY_AFTER))
 _SPECIAL_BACK: Final = {
     b"connection": CONNECTION,
     b"content-type": CONTENT_TYPE,
@@ -138,10 +142,14 @@ def _tokens(value: bytes) -> set[bytes]:
 
 
 def _without(inbound: Inbound, named: set[bytes]) -> Inbound:
-    inbound.lines = [line for line in inbound.lines if line.partition(b":")[0] not in named]
+    inbound.lines = _not_named(inbound.lines, named)
     if b"a2a-version" in named:
         inbound.version = None
     return inbound
+
+
+def _not_named(lines: list[bytes], named: set[bytes]) -> list[bytes]:
+    return [line for line in lines if line.partition(b":")[0] not in named]
 
 
 def _judge_back(name: bytes) -> int:
@@ -155,10 +163,10 @@ _back = _Learning(_SPECIAL_BACK, _judge_back)
 
 @dataclass(slots=True)
 class Outbound:
-    """What an agent's headers say: those that go back to the caller, its content type and Retry-After."""
+    """What an agent's headers say: the lines that go back to the caller, the kind of its body, Retry-After."""
 
-    kept: Headers = field(default_factory=list)
-    content_type: bytes = b""
+    lines: list[bytes] = field(default_factory=list)
+    kind: bytes = b""
     retry_after: bytes | None = None
 
 
@@ -168,17 +176,16 @@ def read_answer(headers: Headers) -> Outbound:
     named: set[bytes] = set()
     for name, value in headers:
         verdict = _back[name]
-        if verdict == KEEP:
-            outbound.kept.append((name, value))
-        elif verdict == CONTENT_TYPE:
-            outbound.content_type = value
-        elif verdict == RETRY_AFTER:
-            outbound.retry_after = value
-            outbound.kept.append((name, value))
+        if verdict == CONTENT_TYPE:
+            outbound.kind = media_type(value)
+        elif verdict in _PASSED:
+            outbound.lines.append(b"%b: %b\r\n" % (name, value))
+            if verdict == RETRY_AFTER:
+                outbound.retry_after = value
         elif verdict == CONNECTION and value not in _PLAIN_CONNECTION:
             named |= _tokens(value)
     if named:
-        outbound.kept = [pair for pair in outbound.kept if pair[0] not in named]
+        outbound.lines = _not_named(outbound.lines, named)
     return outbound
 
 

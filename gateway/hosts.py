@@ -51,9 +51,15 @@ class HostCheck:
             return True
         for name, value in headers:
             if name == b"host":
-                known = self._known.get(value)
-                return self._learn(value) if known is None else known
+                return self.allows_host(value)
         return False
+
+    def allows_host(self, value: bytes) -> bool:
+        """Tell whether a request with this `Host` may be served."""
+        if not self._active:
+            return True
+        known = self._known.get(value)
+        return self._learn(value) if known is None else known
 
     def _learn(self, value: bytes) -> bool:
         host = host_of(value.decode("latin-1"))

@@ -90,8 +90,7 @@ def read(body: bytes) -> Envelope:
             and _is_unambiguous(body, params)
             and (body.isascii() or body.decode())
         ):
-            timeout = _timeout(params) if b"timeout" in params or b"\\" in params else None
-            return Envelope(id, request.method, timeout)
+            return Envelope(id, request.method, None if params == NULL else _timeout(params))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError):
         pass  # not the common case: the slow reader finds out which
     return _read_slowly(body)
@@ -102,15 +101,17 @@ def _is_plain_id(id: bytes) -> bool:
 
 
 def _is_unambiguous(body: bytes, params: bytes) -> bool:
-    """Tell whether the three keys that decide occur once, as far as a look without parsing can tell."""
-    if b"\\" in body or body.count(b'"id"') > 1 or body.count(b'"method"') > 1 or body.count(b'"jsonrpc"') > 1:
-        # A balanced object found earlier than the real params cannot cover a key of the top level, so the cut
-        # hides none of them.
-        body = body.replace(params, b"", 1)
-        return not (
-            b"\\" in body or body.count(b'"id"') > 1 or body.count(b'"method"') > 1 or body.count(b'"jsonrpc"') > 1
-        )
-    return True
+    """Tell whether the three keys that decide occur once, as far as a look without parsing can tell.
+
+    The params are cut out first, being long and full of such names. Should the same text stand elsewhere before
+    them, the cut hides no key of the top level all the same: a balanced object covers none.
+    """
+    at = body.find(b"{", body.find(b'"params"'))
+    if body.startswith(params, at):
+        body = body[:at] + body[at + len(params) :]
+    return not (
+        b"\\" in body or body.count(b'"id"') > 1 or body.count(b'"method"') > 1 or body.count(b'"jsonrpc"') > 1
+    )
 
 
 def _timeout(params: bytes) -> float | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway import faults, jsonrpc
 from gateway.faults import FAULTS, SAFE, UNAVAILABLE_RETRY, UNSAFE, Fault
-from gateway.headers import Outbound, media_type
+from gateway.headers import NDJSON, Outbound
 from gateway.metrics import APPLICATION_ERROR, PROTOCOL_ERROR, SUCCESS, TRANSPORT_ERROR
 from gateway.upstream import Failure, FailureKind
 
@@ -76,6 +76,11 @@ def of_failure(failure: Failure, agent_id: str, timeout: float) -> Outcome:
     return failed(fault, failure.what)
 
 
+def is_told_by_status(status: int, failure: Failure) -> bool:
+    """Tell whether the status alone decides: the body of a 4xx or 5xx could not be had, but nobody needs it."""
+    return status >= 400 and failure.kind in (FailureKind.UNDECODABLE, FailureKind.TOO_LARGE)
+
+
 def of_answer(status: int, body: bytes, answer: Outbound, id: bytes | None) -> Outcome:
     """Judge an agent's answer to the request with this raw id (None: a notification)."""
     if 200 <= status < 300:
@@ -90,7 +95,7 @@ def of_answer(status: int, body: bytes, answer: Outbound, id: bytes | None) -> O
 
 
 def _of_success(body: bytes, answer: Outbound, id: bytes) -> Outcome:
-    if media_type(answer.content_type) == b"application/x-ndjson":
+    if answer.kind == NDJSON:
         return failed(FAULTS["INVALID_RESPONSE"], "application/x-ndjson")
     verdict = jsonrpc.judge(body, id)
     if verdict.body is None:

@@ -14,14 +14,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import httptools
-from uvicorn._types import ASGI3Application, ASGISendEvent, HTTPScope
+from uvicorn._types import HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from gateway.cycles import Answer, CloseDelimited, Cycle, Direct, Door
 from gateway.lifecycle import Lifecycle
 
 MAX_HEADERS = 100
+_BLANK = frozenset((b" ", b"\t"))
+JOIN = 262_144
+"""Up to this many bytes of body are copied behind their head: cheaper than a second write."""
 KEEP_ALIVE_SECONDS = 75.0
 """Longer than load balancers and clients keep an idle connection, so that it is they who close it."""
 LINGER_SECONDS = 2.0
@@ -38,10 +42,12 @@ class ServerLimits:
     Args:
         header_bytes: the request line and all headers, 431 beyond it.
         request_timeout_seconds: from the first byte of a request to its last, 408 beyond it.
+        answer_seconds: how long the answer to a call may wait to be taken.
     """
 
     header_bytes: int = 32 * 1024
     request_timeout_seconds: float = 60.0
+    answer_seconds: float = 10.0
 
 
 class _Refused(Exception):
@@ -74,8 +80,11 @@ class Caller(HttpToolsProtocol):
         *,
         limits: ServerLimits,
         lifecycle: Lifecycle,
+        door: Door | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.door = door
+        self.direct: Direct | None = None
         self.limits = limits
         self.lifecycle = lifecycle
         self.on_lost: Callable[[], None] | None = None
@@ -88,6 +97,8 @@ class Caller(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.door is not None and self.server is not None and self.door.port != self.server[1]:
+            self.door = None
         self.since = self.loop.time()
         self.write = transport.write
         self.is_closing = transport.is_closing
@@ -96,7 +107,7 @@ class Caller(HttpToolsProtocol):
         super().connection_lost(exc)
         self._lose()
         # Free without the garbage collector: each of them leads back here.
-        self.cycle = self.scope = None  # type: ignore[assignment]
+        self.cycle = self.scope = self.direct = None  # type: ignore[assignment]
 
     def close(self) -> None:
         """End the connection once everything written is sent."""
@@ -139,7 +150,7 @@ class Caller(HttpToolsProtocol):
         self.since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value.rstrip(b" \t")))
+        self.headers.append((name.lower(), value.rstrip(b" \t") if value[-1:] in _BLANK else value))
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -147,13 +158,20 @@ class Caller(HttpToolsProtocol):
         version = self.parser.get_http_version()
         fields = dict(self.headers)
         self._check_head(version, fields)
+        if self._is_direct(version, fields):
+            self.stage = _BODY
+            self.unparsed = 0
+            self.direct = Direct(self.headers, self.parser.should_keep_alive() and self.lifecycle.ready)
+            self.cycle = cast(RequestResponseCycle, self.direct)
+            return
+        self.direct = None
         self.scope = self._scope(version)
-        expect = b"expect" in fields and fields[b"expect"].lower() == b"100-continue"
         self.stage = _BODY
         self.unparsed = 0
+        expect = b"expect" in fields and fields[b"expect"].lower() == b"100-continue"
         self.headers = []  # trailers go here, not into the scope
         old = version == "1.0"
-        self.cycle = (_CloseDelimited if old else _Cycle)(
+        self.cycle = (CloseDelimited if old else Cycle)(
             scope=self.scope,
             transport=cast(asyncio.Transport, self),
             flow=self.flow,
@@ -172,7 +190,10 @@ class Caller(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self.unparsed = 0
-        super().on_body(body)
+        if self.direct is not None:
+            self.direct.pieces.append(body)
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self.stage == _HEAD:
@@ -180,8 +201,63 @@ class Caller(HttpToolsProtocol):
         self.stage = _NONE if self.cycle.response_complete else _WHOLE
         self.unparsed = 0
         self.cycle.more_body = False
+        if self.direct is not None and self.door is not None:
+            self.door.call(self, self.url, self.direct.headers, b"".join(self.direct.pieces))
+            return
         self.cycle.message_event.set()
         self.flow.resume_reading()  # there is no more to hold back, and who does not read sees nobody leave
+
+    def _is_direct(self, version: str, fields: dict[bytes, bytes]) -> bool:
+        """Tell whether the request is a plain call, which needs neither scope nor task."""
+        return (
+            self.door is not None
+            and self.url.startswith(b"/a2a/")
+            and self.parser.get_method() == b"POST"
+            and version == "1.1"
+            and b"transfer-encoding" not in fields
+            and b"expect" not in fields
+            and self.door.admits(self.url, fields)
+        )
+
+    def deliver(self, reply: Answer | None) -> None:
+        """Take the reply to the call at hand; None if there is nobody left to answer."""
+        if reply is not None:
+            self.respond(reply.status, reply.head, reply.body)
+
+    def respond(self, status: int, head: bytes, body: bytes) -> None:
+        """Answer the request at hand in one write.
+
+        Args:
+            status: The status code.
+            head: Header lines, each with its CRLF, Content-Length among them.
+            body: The whole body.
+        """
+        cycle = self.cycle
+        if self.lost or cycle.disconnected:
+            return
+        whole = b"%b%b%b%b" % (
+            STATUS_LINE[status],
+            b"".join(b"%b: %b\r\n" % line for line in self.server_state.default_headers),
+            head,
+            b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n",
+        )
+        if len(body) <= JOIN:
+            self.transport.write(whole + body)
+        else:
+            self.transport.write(whole)
+            self.transport.write(body)
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.close()
+        self.on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(self.limits.answer_seconds, self._cut_off, cycle)
+
+    def _cut_off(self, cycle: object) -> None:
+        """End the connection of a caller that has not taken its answer in time (contract 2.3)."""
+        if self.cycle is cycle and self.transport.get_write_buffer_size():
+            self.abort()
 
     # The end of a response, of a wait, of a connection
 
@@ -307,42 +383,6 @@ class Caller(HttpToolsProtocol):
             self.transport.write(_plain(status, reason))
         self._linger()
         self._lose()
-
-
-class _Cycle(RequestResponseCycle):
-    """One request and its response."""
-
-    async def run_asgi(self, app: ASGI3Application) -> None:
-        """As uvicorn's, except that a cancelled handler (the drain is over) is no error worth a traceback."""
-        try:
-            await app(self.scope, self.receive, self.send)
-        except asyncio.CancelledError:
-            self.transport.close()
-            raise
-        except Exception as error:
-            self.logger.error("Exception in ASGI application", exc_info=error)
-            await self._fail()
-        else:
-            if not self.response_complete and not self.disconnected:
-                self.logger.error("ASGI application returned without completing its response")
-                await self._fail()
-
-    async def _fail(self) -> None:
-        if self.response_started:
-            self.transport.close()
-        else:
-            await self.send_500_response()
-
-
-class _CloseDelimited(_Cycle):
-    """The answer to an HTTP/1.0 request, which knows no chunks: the end of the connection ends the body."""
-
-    async def send(self, message: ASGISendEvent) -> None:
-        if message["type"] == "http.response.start":
-            self.chunked_encoding = False
-        elif message["type"] == "http.response.body":
-            self.expected_content_length = len(message.get("body", b""))
-        await super().send(message)
 
 
 def _parts(target: bytes) -> tuple[bytes, bytes]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 from urllib.parse import parse_qs
+
+import msgspec
 
 from gateway import jsonrpc, outcomes
 from gateway.faults import FAULTS, Fault
-from gateway.headers import Headers, Inbound, Outbound, RequestHeaders, is_json, media_type, read_answer
+from gateway.headers import EVENT_STREAM, Headers, Inbound, Outbound, RequestHeaders, is_json, read_answer
 from gateway.jsonrpc import NULL, Envelope, Refused
 from gateway.lifecycle import Lifecycle
 from gateway.logs import CallLine, Logs, now
@@ -26,11 +27,8 @@ from gateway.upstream import Exchange
 
 log = logging.getLogger(__name__)
 
-_JSON: Final = (b"content-type", b"application/json")
 
-
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct, gc=False):
     """A caller's request as an adapter has read it.
 
     Attributes:
@@ -38,7 +36,6 @@ class Request:
         headers: Names in lower case, in order.
         query: The raw query string.
         body: The whole body; None if it was larger than `a2a.max_request_bytes`.
-        base: Gives the gateway's address as this caller sees it, for cards (contract 5.4).
         caller: The caller's identity.
     """
 
@@ -46,16 +43,14 @@ class Request:
     headers: Headers
     query: bytes
     body: bytes | None
-    base: Callable[[], str]
     caller: str = "anonymous"
 
 
-@dataclass(slots=True)
-class Reply:
-    """What goes back to the caller, complete with its Content-Length."""
+class Reply(msgspec.Struct, gc=False):
+    """What goes back to the caller: status, header lines (Content-Length among them), body."""
 
     status: int
-    headers: Headers
+    head: bytes
     body: bytes
 
 
@@ -84,7 +79,7 @@ class Proxy:
         instance: str,
         clock: Callable[[], float],
         caller_line: Callable[[str], bytes],
-        rewrite_card: Callable[[bytes, str, str], bytes],
+        rewrite_card: Callable[[bytes, str, Headers], bytes],
     ) -> None:
         """Take the collaborators.
 
@@ -97,7 +92,8 @@ class Proxy:
             instance: Name of this process, for `Via` and request ids.
             clock: The event loop's time in seconds.
             caller_line: Writes the identity of a caller as a header line.
-            rewrite_card: (response, agent id, base) → the response with our addresses (contract 5.4).
+            rewrite_card: (response, agent id, the caller's headers) → the response with the gateway's
+                addresses (contract 5.4).
         """
         self.peers = peers
         self.metrics = metrics
@@ -129,8 +125,8 @@ class Call:
 
     __slots__ = (
         "_a2a",
+        "_answer",
         "_deliver",
-        "_ended",
         "_envelope",
         "_exchange",
         "_holding",
@@ -141,6 +137,7 @@ class Call:
         "_request_id",
         "_started",
         "_timeout",
+        "ended",
     )
 
     def __init__(self, proxy: Proxy, request: Request, deliver: Callable[[Reply | None], None]) -> None:
@@ -154,9 +151,10 @@ class Call:
         self._envelope: Envelope | None = None
         self._peer: Peer | None = None
         self._exchange: Exchange | None = None
+        self._answer: Outbound | None = None
         self._timeout = 0.0  # T; stays 0 for a call that is not forwarded
         self._holding = False
-        self._ended = False
+        self.ended = False
 
     def start(self) -> None:
         """Admit and forward the call, or refuse it."""
@@ -164,13 +162,13 @@ class Call:
             envelope, peer = self._admit()
             self._forward(envelope, peer)
         except Refused as refused:
-            self._end_with(outcomes.failed(FAULTS[refused.reason], refused.detail), None, refused.id)
+            self._end_with(outcomes.failed(FAULTS[refused.reason], refused.detail), refused.id)
         except Exception:
             self._broken()
 
     def cancel(self) -> None:
         """The caller has left: close the way to the agent, hold nothing against the agent (contract 2.3)."""
-        if not self._ended:
+        if not self.ended:
             self._stop_exchange()
             self._end(None, CANCELLED, "")
 
@@ -255,23 +253,24 @@ class Call:
 
     def _look_at_head(self, exchange: Exchange) -> None:
         """Stop an event stream at its head: it would never end, and it is no answer to a plain call."""
-        for name, value in exchange.headers:
-            if name == b"content-type" and media_type(value) == b"text/event-stream" and exchange.status < 300:
-                self._stop_exchange()
-                outcome = outcomes.failed(FAULTS["INVALID_RESPONSE"], "an event stream")
-                self._end_with(outcome, read_answer(exchange.headers))
+        answer = self._answer = read_answer(exchange.headers)
+        if answer.kind == EVENT_STREAM and exchange.status < 300:
+            self._stop_exchange()
+            self._end_with(outcomes.failed(FAULTS["INVALID_RESPONSE"], "an event stream"))
 
     def _answered(self, exchange: Exchange) -> None:
         self._release()
         try:
-            answer, failure = read_answer(exchange.headers), exchange.failure
-            if failure is not None:
+            failure = exchange.failure
+            if self._answer is not None and (
+                failure is None or outcomes.is_told_by_status(exchange.status, failure)
+            ):
+                id = self._envelope.id if self._envelope else None
+                outcome = outcomes.of_answer(exchange.status, exchange.body, self._answer, id)
+            elif failure is not None:
                 agent_id = self._peer.agent_id if self._peer else ""
                 outcome = outcomes.of_failure(failure, agent_id, self._timeout)
-            else:
-                id = self._envelope.id if self._envelope else None
-                outcome = outcomes.of_answer(exchange.status, exchange.body, answer, id)
-            self._end_with(outcome, answer)
+            self._end_with(outcome)
         except Exception:
             self._broken()
 
@@ -295,29 +294,28 @@ class Call:
         """A fault of our own: say so, and lose neither the slot nor the caller."""
         log.exception("internal error", extra={"fields": {"request_id": self._request_id.decode()}})
         self._stop_exchange()
-        if not self._ended:
-            self._end_with(outcomes.failed(FAULTS["INTERNAL"]), None)
+        if not self.ended:
+            self._end_with(outcomes.failed(FAULTS["INTERNAL"]))
 
-    def _end_with(self, outcome: Outcome, answer: Outbound | None, id: bytes = NULL) -> None:
+    def _end_with(self, outcome: Outcome, id: bytes = NULL) -> None:
         """Write the reply for an outcome; a notification is answered 202 whatever became of it."""
         fault, envelope = outcome.fault, self._envelope
         if fault is not None:
             (self._peer.cells if self._peer else self._proxy.metrics.unknown).error(fault.code)
         if envelope is not None and envelope.id is None:
-            self._end(Reply(202, self._headers(0, answer), b""), outcome.status, fault.reason if fault else "")
+            self._end(Reply(202, self._lines(0), b""), outcome.status, fault.reason if fault else "")
         elif fault is None:
-            self._end(self._relayed(outcome.body or b"", answer), outcome.status, "")
+            self._end(self._relayed(outcome.body or b""), outcome.status, "")
         else:
             body = self._error(outcome, fault, id if envelope is None else envelope.id or NULL)
-            headers = self._headers(len(body), answer)
-            headers.append((b"x-gateway-error", fault.reason.encode()))
-            self._end(Reply(fault.http, headers, body), outcome.status, fault.reason)
+            head = b"%bx-gateway-error: %b\r\n" % (self._lines(len(body)), fault.reason.encode())
+            self._end(Reply(fault.http, head, body), outcome.status, fault.reason)
 
-    def _relayed(self, body: bytes, answer: Outbound | None) -> Reply:
+    def _relayed(self, body: bytes) -> Reply:
         envelope, peer = self._envelope, self._peer
         if envelope is not None and peer is not None and envelope.method in CARD_GETTERS:
-            body = self._proxy.rewrite_card(body, peer.agent_id, self._request.base())
-        return Reply(200, self._headers(len(body), answer), body)
+            body = self._proxy.rewrite_card(body, peer.agent_id, self._request.headers)
+        return Reply(200, self._lines(len(body)), body)
 
     def _error(self, outcome: Outcome, fault: Fault, id: bytes) -> bytes:
         agent = {"agentId": self._request.agent.decode()} if is_agent_id(self._request.agent) else {}
@@ -330,15 +328,18 @@ class Call:
             foreign=outcome.foreign,
         )
 
-    def _headers(self, length: int, answer: Outbound | None) -> Headers:
-        headers = [_JSON, (b"content-length", b"%d" % length), (b"x-request-id", self._request_id)]
-        if answer is not None and answer.kept:
-            headers += answer.kept
-        return headers
+    def _lines(self, length: int) -> bytes:
+        """Write the headers of a reply: ours, and those of the agent that go back (contract 2.5)."""
+        lines = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % (
+            length,
+            self._request_id,
+        )
+        answer = self._answer
+        return lines if answer is None or not answer.lines else lines + b"".join(answer.lines)
 
     def _end(self, reply: Reply | None, status: str, reason: str) -> None:
         """Count, log, deliver: the only place where a call ends."""
-        self._ended = True
+        self.ended = True
         proxy = self._proxy
         seconds = proxy.clock() - self._started
         method = "" if self._envelope is None else self._envelope.method
@@ -354,7 +355,7 @@ class Call:
             time=now(),
             level="info",
             event="call",
-            request_id=self._request_id.decode(),
+            request_id=self._request_id.decode("ascii"),
             caller=self._request.caller,
             agent="" if self._peer is None else self._peer.agent_id,
             method=method[:128],
@@ -364,7 +365,7 @@ class Call:
             duration_ms=round(seconds * 1000, 3),
             bytes_in=len(self._request.body or b""),
             bytes_out=0 if reply is None else len(reply.body),
-            trace_id=self._inbound.traceparent[3:35].decode("latin-1"),
+            trace_id=self._inbound.traceparent and self._inbound.traceparent[3:35].decode("latin-1"),
         )
 
 

@@ -27,6 +27,7 @@ import uvicorn
 import uvloop
 from uvicorn._types import ASGI3Application
 
+from gateway.cycles import Door
 from gateway.lifecycle import Lifecycle
 from gateway.protocol import Caller, ServerLimits
 
@@ -101,6 +102,7 @@ async def serve(
     metrics: socket.socket | None = None,
     lifecycle: Lifecycle,
     limits: ServerLimits | None = None,
+    door: Door | None = None,
 ) -> None:
     """Serve `app` on the listeners until `lifecycle.stop()` is called and the drain is over.
 
@@ -110,7 +112,7 @@ async def serve(
     Raises:
         StartError: the application failed in its lifespan start-up.
     """
-    protocol = functools.partial(Caller, limits=limits or ServerLimits(), lifecycle=lifecycle)
+    protocol = functools.partial(Caller, limits=limits or ServerLimits(), lifecycle=lifecycle, door=door)
     config = uvicorn.Config(
         app,
         http=cast(type[asyncio.Protocol], protocol),

@@ -85,27 +85,26 @@ def test_what_the_gateway_reads() -> None:
 @pytest.mark.parametrize("name", [b"a2a-version", b"x-thing", b"x-a2a-extensions", b"retry-after"])
 def test_passed_back(name: bytes) -> None:
     """Contract 2.5."""
-    assert read_answer([(name, b"v"), (name, b"w")]).kept == [(name, b"v"), (name, b"w")]
+    assert read_answer([(name, b"v"), (name, b"w")]).lines == [name + b": v\r\n", name + b": w\r\n"]
 
 
 @pytest.mark.parametrize(
     "name",
     [
         *b"set-cookie server connection keep-alive transfer-encoding content-length content-encoding".split(),
-        *b"x-powered-by x-accel-buffering x-accel-redirect x-sendfile x-gateway-error x-request-id trailer".split(),
-        *b"date upgrade proxy-authenticate www-authenticate".split(),
+        *b"x-powered-by x-accel-buffering x-accel-redirect x-sendfile x-gateway-error x-request-id".split(),
+        *b"trailer date upgrade proxy-authenticate www-authenticate".split(),
     ],
 )
 def test_never_passed_back(name: bytes) -> None:
     """Contract 2.5 and 2.4 (`X-Gateway-Error` is the gateway's alone)."""
-    assert read_answer([(name, b"v")]).kept == []
+    assert read_answer([(name, b"v")]).lines == []
 
 
 def test_the_agents_connection_removes_what_it_names() -> None:
     """Pitfall 23, on the way back."""
-    assert read_answer([(b"x-hop", b"1"), (b"connection", b"X-Hop"), (b"x-stay", b"1")]).kept == [
-        (b"x-stay", b"1")
-    ]
+    answer = read_answer([(b"x-hop", b"1"), (b"connection", b"X-Hop"), (b"x-stay", b"1")])
+    assert answer.lines == [b"x-stay: 1\r\n"]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,23 @@ MAX_HEAD: Final = 65_536  # bytes of head, and of anything else that comes witho
 MAX_HEADERS: Final = 256
 MAX_INTERIM: Final = 16
 
+_REMEMBERED: Final = 1024
+_BLANK: Final = frozenset((b" ", b"\t"))
 _NOTED: Final = frozenset((b"content-encoding", b"transfer-encoding"))
 _VERSIONS: Final = frozenset(("1.0", "1.1"))
+
+
+class _Lower(dict[bytes, bytes]):
+    """Names in lower case, remembered up to a bound: agents say the same ones all the time."""
+
+    def __missing__(self, name: bytes) -> bytes:
+        lower = name.lower()
+        if len(self) < _REMEMBERED:
+            self[name] = lower
+        return lower
+
+
+_lower = _Lower()
 
 
 class _NotAcceptedError(Exception):
@@ -126,13 +141,13 @@ class ResponseReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are ignored."""
-        if self.status:
-            return
-        name = name.lower()
-        value = value.rstrip()
-        if name in _NOTED:
-            self._note(name, value)
-        self.headers.append((name, value))
+        if not self.status:
+            name = _lower[name]
+            if value[-1:] in _BLANK:
+                value = value.rstrip()
+            if name in _NOTED:
+                self._note(name, value)
+            self.headers.append((name, value))
 
     def _note(self, name: bytes, value: bytes) -> None:
         tokens = tuple(token for part in value.lower().split(b",") if (token := part.strip()))

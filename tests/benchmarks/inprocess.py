@@ -137,7 +137,7 @@ async def core() -> AsyncIterator[Batch]:
         async def batch(calls: int) -> None:
             replies.clear()
             for _ in range(calls):
-                proxy.call(Request(b"bench", list(CALLER_HEADERS), b"", REQUEST, str), replies.append)
+                proxy.call(Request(b"bench", list(CALLER_HEADERS), b"", REQUEST), replies.append)
                 exchange = upstream.pools[0].started.pop()
                 exchange.status, exchange.headers, exchange.body = 200, list(AGENT_HEADERS), RESPONSE
                 if exchange.on_head is not None:
@@ -212,15 +212,10 @@ class _Callers:
         self._loop, self._idle = loop, idle
         self._left = self._open = 0
         self._done: asyncio.Future[None] = loop.create_future()
+        doors = Doors(True, None, 10 << 20, idle.getsockname()[1])
+        self._door = Dispatch(proxy, _nobody, proxy.metrics, HostCheck("127.0.0.1", (), None), doors)
         config = uvicorn.Config(
-            Dispatch(
-                proxy,
-                _nobody,
-                proxy.metrics,
-                HostCheck("127.0.0.1", (), None),
-                Doors(True, None, 10 << 20, 10),
-                lambda _scope: "",
-            ),
+            self._door,
             interface="asgi3",
             lifespan="off",
             ws="none",
@@ -234,7 +229,9 @@ class _Callers:
         self._protocols = [self._connect(config, state, proxy.lifecycle) for _ in range(CONNECTIONS)]
 
     def _connect(self, config: uvicorn.Config, state: ServerState, lifecycle: Lifecycle) -> Caller:
-        protocol = Caller(config, state, {}, self._loop, limits=ServerLimits(), lifecycle=lifecycle)
+        protocol = Caller(
+            config, state, {}, self._loop, limits=ServerLimits(), lifecycle=lifecycle, door=self._door
+        )
         seen: list[bytes] = []
 
         def heard(data: bytes) -> None:
