@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from registry.registry import Registry
-
 from gateway.limits import Slots
 from gateway.metrics import Cells, Metrics
 from gateway.upstream import Pool, Upstream
 from registry.agent import Agent
+from registry.registry import Registry
 
 #: An agent id as it may stand in a path (contract 1).
 _AGENT_ID: Final = re.compile(rb"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]").fullmatch
