@@ -109,6 +109,7 @@ NASTY: dict[bytes, list[Event | str]] = {
     ],
     # field names: exact, without colon, with at most one space taken off, unknown ones ignored
     b"Data: a\n data: b\ndata : c\nevents: d\ndata:  e\ndata::f\n\n": [Event(b" e\n:f")],
+    b"event:  a\nid:  \ndata:  b\ndata:  c \n\n": [Event(b" b\n c ", b" a", b" ")],
     b"data\ndata\n\nevent\ndata\n\nevent:x\nevent: y\ndata:\n\n": [
         Event(b"\n"),
         Event(b"", b""),
@@ -124,7 +125,7 @@ NASTY: dict[bytes, list[Event | str]] = {
 }
 
 
-@pytest.mark.parametrize("stream", NASTY)
+@pytest.mark.parametrize("stream", NASTY, ids=range(len(NASTY)))
 def test_any_two_cuts_read_the_same(stream: bytes) -> None:
     """Contract 3.3; pitfalls 60, 62, 64, 65, 67, 68, 69: every pair of split positions, and byte by byte."""
     expected = [Event(e.encode()) if isinstance(e, str) else e for e in NASTY[stream]]
@@ -253,7 +254,9 @@ def feed_without_end(reader: EventReader, piece: bytes) -> None:
         reader.feed(piece)
 
 
-@pytest.mark.parametrize("piece", [b"x" * 1000, b"\ndata: x" * 100, b"\ndata" * 100, b"\ndata: abc\r\n: y" * 50])
+@pytest.mark.parametrize(
+    "piece", [b"x" * 1000, b"\ndata: x" * 100, b"\ndata" * 100, b"\ndata: abc\r\n: y" * 50], ids=range(4)
+)
 def test_an_endless_event_is_cut_off_in_bounded_memory(piece: bytes) -> None:
     """Pitfall 92 (a), (b)."""
     reader = EventReader(CAP)
@@ -290,6 +293,7 @@ def test_endless_comments_hold_no_memory() -> None:
         (b"\n" * (1 << 20) + b"data: x\n\n", 1024),
         (b": x\n" * (1 << 20) + b"data: x\n\n", 1 << 22),
     ],
+    ids=["one line", "many lines", "single bytes", "empty lines", "comments"],
 )
 def test_reading_is_linear(stream: bytes, size: int) -> None:
     """A large event in small pieces costs its bytes: quadratic reading would take minutes."""

@@ -68,6 +68,7 @@ def auto() -> Writer:
         b'{"jsonrpc":"1.0","jsonrpc":"2.0","result":{},"type":"task.done"}',
         b'{"jsonrpc":"2.0",\n"id":1,\n\n"result":{}\n}\n',
     ],
+    ids=lambda data: repr(data[-20:]),
 )
 def test_an_a2a_event_passes_with_its_bytes(data: bytes) -> None:
     """Contract 3.4: data bytes untouched, each joined line with its own prefix, no line added; pitfall 60."""
@@ -197,6 +198,7 @@ def test_every_event_carries_its_name() -> None:
         '"\u2028é"'.encode(),
         b"[" * 400 + b"]" * 400,
     ],
+    ids=lambda data: repr(data[:20]),
 )
 def test_json_is_the_payload_verbatim(data: bytes) -> None:
     """Contract 3.4: digits, spaces, escapes and duplicates as they came."""
@@ -222,10 +224,13 @@ def test_json_is_the_payload_verbatim(data: bytes) -> None:
         '"\\',
         'quote " backslash \\ \0 \x1f \x7f',
         "\n\nlines\n",
+        '["\\ud83d",NaN]',
+        '["\\ud83d",' + "[" * 100_000 + "]" * 100_001,
         "[" * 100_000,
         "[" * 100_000 + "]" * 100_000,
         '{"a":' * 100_000 + "1" + "}" * 100_000,
     ],
+    ids=lambda text: repr(text[:20]),
 )
 def test_anything_but_json_is_the_payload_as_a_string(text: str) -> None:
     """Contract 3.4; a text too deep to judge is handed over as text."""
@@ -446,6 +451,7 @@ def test_an_error_event_has_the_streams_own_form(
         writer.write(Event(before))
     event = parsed(writer.error(-32603, "stream broken", [{"reason": "STREAM_BROKEN"}], b"18446744073709551616"))
     assert event.name == b"task.error"
+    assert event.id == ((b"s-1:2" if before else b"s-1:1") if get else None)
     assert json.loads(event.data) == (
         {"jsonrpc": "2.0", "id": 18446744073709551616, "error": ERROR_EVENT}
         if is_rpc
