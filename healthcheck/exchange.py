@@ -65,6 +65,18 @@ class Evidence:
     first_byte: bool
 
 
+class KnownFailure(Exception):
+    """For transports that know exactly what happened: raise this, or have it as a cause.
+
+    `code` is one of `healthcheck.codes.CODES`; it is taken as it is.
+    """
+
+    def __init__(self, code: str, reason: str | None = None) -> None:
+        super().__init__(code)
+        self.code = code
+        self.reason = reason
+
+
 class _Incomplete(Exception):
     """The body ended before its announced end."""
 
@@ -160,6 +172,8 @@ def classify(error: BaseException, trace: Trace, cut_code: str) -> Finding:
         return fault(cut_code, "cut_off", status=Status.UNKNOWN)
     chain = list(_causes(error))
     for cause in chain:
+        if isinstance(cause, KnownFailure):
+            return fault(cause.code, cause.reason)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return fault("tls_certificate", _CERTIFICATE_REASONS.get(cause.verify_code, "certificate_invalid"))
     for kinds, code in _CODES:

@@ -33,9 +33,6 @@ class Status(StrEnum):
 
 _SEVERITY = {status: severity for severity, status in enumerate(Status)}
 
-TOOL_FAILED = 6
-"""Exit code when the tool itself failed: invocation, configuration file, or output (health contract 1)."""
-
 
 def worst(statuses: Iterable[Status]) -> Status:
     """The most severe of these; the worst of nothing is UNKNOWN."""

@@ -11,8 +11,6 @@ from healthcheck.document import document
 from healthcheck.model import Finding, Result, Status
 from healthcheck.text import printable
 
-FORMATS = ("terminal", "json", "yaml", "junit", "prometheus")
-
 
 def render_json(results: Sequence[Result]) -> str:
     """The result document, in ASCII: nothing in a name can disturb a terminal or a log."""

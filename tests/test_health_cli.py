@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 
+from healthcheck.cli import check, doctor, ping
+from healthcheck.report import RENDERERS
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.certs import Authority
@@ -188,6 +191,14 @@ async def test_help_is_quick() -> None:
         times.append(time.perf_counter() - began)
     assert b"TYPE ENDPOINT" in out
     assert min(times) <= 0.35, times
+
+
+def test_the_formats_are_those_of_the_renderers() -> None:
+    """Issue: `--format` works everywhere."""
+    for command in (ping, doctor, check):
+        [option] = [one for one in command.params if one.name == "form"]
+        assert isinstance(option.type, click.Choice)
+        assert set(option.type.choices) == {"terminal", *RENDERERS}
 
 
 def test_what_a_command_loads() -> None:
