@@ -99,7 +99,7 @@ def serve(config: str | None, host: str | None, port: int | None, demo: bool) ->
             app.serve(settings)
 
 
-@cli.group(name="config")
+@cli.group(name="config", cls=click.RichGroup)
 def config_group() -> None:
     """Show or check the configuration."""
 
