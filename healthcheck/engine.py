@@ -34,6 +34,7 @@ from healthcheck.url import Url, UrlError, parse_url
 MAX_PROBES = 16
 RUN_SECONDS = 60.0
 _TOKEN = re.compile(r"[!-~]+")
+_OUT_OF_TIME = frozenset({"not_probed", "budget_exhausted"})
 
 _log = logging.getLogger(__name__)
 
@@ -190,19 +191,24 @@ class Probe:
 
     async def _gather(self, check: Check, ask: Ask) -> None:
         """One attempt, and retries only where the peer cannot have noticed the one before."""
-        retries = self._target.retries if ask.passive else 0
-        for attempt in range(1 + retries):
-            if attempt:
-                await self._wait(self._target.retry_delay_ms / 1000)
-            evidence = self._evidence[ask.key] = await self._attempt(check, ask)
+        evidence = self._evidence[ask.key] = await self._attempt(check, ask)
+        delay = self._target.retry_delay_ms / 1000
+        for _ in range(self._target.retries if ask.passive else 0):
             failure = evidence.failure
             if failure is None or failure.status is not Status.UNREACHABLE or evidence.first_byte:
                 return
+            if delay >= self._left:
+                return
+            await asyncio.sleep(delay)
+            self._budget -= delay
+            evidence = await self._attempt(check, ask)
+            if evidence.failure is None or evidence.failure.code not in _OUT_OF_TIME:
+                self._evidence[ask.key] = evidence  # a retry that had no time says less than what came before
 
-    async def _wait(self, seconds: float) -> None:
-        seconds = max(0.0, min(seconds, self._budget, self._ends - self._engine.clock()))
-        await asyncio.sleep(seconds)
-        self._budget -= seconds
+    @property
+    def _left(self) -> float:
+        """Seconds of the target's budget and of the run."""
+        return min(self._budget, self._ends - self._engine.clock())
 
     async def _attempt(self, check: Check, ask: Ask) -> Evidence:
         """Wait for a slot, which costs the target nothing, then make one exchange under a total deadline."""
@@ -222,7 +228,7 @@ class Probe:
     async def _exchange(self, check: Check, ask: Ask) -> Evidence:
         clock = self._engine.clock
         own = self._target.check_timeouts_ms.get(check, self._target.timeout_ms) / 1000
-        left = min(self._budget, self._ends - clock())
+        left = self._left
         trace = Trace(clock)
         if left <= 0:
             return _failed(fault("budget_exhausted"), trace)

@@ -186,7 +186,7 @@ def _read_message(value: Any, version: str) -> Message:
         raise Malformed("message")
     role = value.get("role")
     by_agent = role in _AGENT_ROLES if version == V10 else role == "agent"
-    return Message(by_agent and not isinstance(role, bool), _parts_text(value.get("parts"), "message"))
+    return Message(by_agent, _parts_text(value.get("parts"), "message"))
 
 
 def _state(value: Any, version: str) -> str:
