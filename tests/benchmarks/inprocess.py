@@ -1,13 +1,14 @@
 """The in-process bench: our code without the kernel, the steadiest gate.
 
 `core` drives the proxied call alone, its upstream a list. `whole` drives everything between two sockets, from the
-bytes a caller sends to the bytes it gets: uvicorn's protocol as we mend it, the ASGI door, the core, the upstream
-pool and connections, over transports that only pass bytes on. Both log every call, as the gateway does.
+bytes a caller sends to the bytes it gets: uvicorn's protocol as we mend it, the direct door, the core, the
+upstream pool and connections, over transports that only pass bytes on. `asgi` is the same through the ASGI door.
+All of them log every call, as the gateway does.
 
 A cost is the least CPU time of this thread per call over several batches, in microseconds, and in units of a fixed
 piece of Python work measured in between, so that it compares across machines and noise.
 
-Run as a program: python -m tests.benchmarks.inprocess core|whole [--profile]
+Run as a program: python -m tests.benchmarks.inprocess core|whole|asgi [--profile]
 """
 
 import asyncio
@@ -20,6 +21,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
@@ -178,7 +180,7 @@ class Wire(asyncio.Transport):
 
 
 @asynccontextmanager
-async def whole() -> AsyncIterator[Batch]:
+async def whole(*, direct: bool = True) -> AsyncIterator[Batch]:
     """Everything between the two sockets, as many calls at a time as there are connections."""
     loop = asyncio.get_running_loop()
     upstream = Upstream(guard=AddressGuard(allow_loopback=True))
@@ -188,7 +190,7 @@ async def whole() -> AsyncIterator[Batch]:
             pool = cast(Any, proxy.peers.find(AGENT.encode())).pool
             for _ in range(CONNECTIONS):
                 pool.put(_agent_connection(loop, pool, idle))
-            callers = _Callers(loop, proxy, idle)
+            callers = _Callers(loop, proxy, idle, direct=direct)
             yield callers.batch
             for connection in list(upstream.connections):
                 connection.connection_lost(None)
@@ -208,8 +210,10 @@ def _agent_connection(loop: asyncio.AbstractEventLoop, pool: Any, idle: socket.s
 class _Callers:
     """The callers' ends of the connections: each sends its next request when it has the whole answer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, proxy: Proxy, idle: socket.socket) -> None:
-        self._loop, self._idle = loop, idle
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, proxy: Proxy, idle: socket.socket, *, direct: bool
+    ) -> None:
+        self._loop, self._idle, self._direct = loop, idle, direct
         self._left = self._open = 0
         self._done: asyncio.Future[None] = loop.create_future()
         doors = Doors(True, None, 10 << 20, idle.getsockname()[1])
@@ -229,9 +233,8 @@ class _Callers:
         self._protocols = [self._connect(config, state, proxy.lifecycle) for _ in range(CONNECTIONS)]
 
     def _connect(self, config: uvicorn.Config, state: ServerState, lifecycle: Lifecycle) -> Caller:
-        protocol = Caller(
-            config, state, {}, self._loop, limits=ServerLimits(), lifecycle=lifecycle, door=self._door
-        )
+        door = self._door if self._direct else None
+        protocol = Caller(config, state, {}, self._loop, limits=ServerLimits(), lifecycle=lifecycle, door=door)
         seen: list[bytes] = []
 
         def heard(data: bytes) -> None:
@@ -271,7 +274,7 @@ async def _nobody(_scope: object, _receive: object, _send: object) -> None:
     raise AssertionError("this is no call")
 
 
-KINDS = {"core": core, "whole": whole}
+KINDS = {"core": core, "whole": whole, "asgi": partial(whole, direct=False)}
 
 
 def unit() -> float:
