@@ -210,7 +210,7 @@ async def test_a_card_of_another_origin(version: str) -> None:
 
 @VERSIONS
 async def test_the_version_asked_is_the_version_probed(version: str) -> None:
-    """Issue: no silent downgrade; pitfall 125."""
+    """Required: no silent downgrade; pitfall 125."""
     other = V03 if version == V10 else V10
     async with A2APeer(other) as peer:
         wanted = "UNHEALTHY a2a_card" if version == V10 else "UNHEALTHY a2a_version"
@@ -231,7 +231,7 @@ async def test_the_tenant_goes_into_the_params() -> None:
 
 @VERSIONS
 async def test_the_bearer_comes_from_the_named_variable(version: str) -> None:
-    """Issue: bearer only from the named variable; pitfall 126: no credential, no call."""
+    """Required: bearer only from the named variable; pitfall 126: no credential, no call."""
     async with A2APeer(version) as peer:
         peer.card["securitySchemes"] = {"b": {"type": "http", "scheme": "bearer"}}
         peer.card["securityRequirements" if version == V10 else "security"] = [{"b": []}]

@@ -180,7 +180,7 @@ async def test_output_that_cannot_be_written_exits_6() -> None:
 
 
 async def test_help_is_quick() -> None:
-    """Issue: `vitalgate ping --help` in 0.35 s or less (the best of five on a busy machine)."""
+    """Required: `vitalgate ping --help` in 0.35 s or less (the best of five on a busy machine)."""
     times = []
     for _ in range(5):
         began = time.perf_counter()
@@ -194,7 +194,7 @@ async def test_help_is_quick() -> None:
 
 
 def test_the_formats_are_those_of_the_renderers() -> None:
-    """Issue: `--format` works everywhere."""
+    """Required: `--format` works everywhere."""
     for command in (ping, doctor, check):
         [option] = [one for one in command.params if one.name == "form"]
         assert isinstance(option.type, click.Choice)
@@ -202,7 +202,7 @@ def test_the_formats_are_those_of_the_renderers() -> None:
 
 
 def test_what_a_command_loads() -> None:
-    """Issue: no gateway, no store, no web framework; `--help` loads nothing heavy."""
+    """Required: no gateway, no store, no web framework; `--help` loads nothing heavy."""
     heavy = "httpx httpcore yaml ssl certifi asyncio"
     foreign = "litestar starlette uvicorn redis sqlite3 prometheus_client pydantic registry gateway.app msgspec"
     script = (
@@ -219,7 +219,7 @@ def test_what_a_command_loads() -> None:
 
 
 async def test_two_hundred_targets(tmp_path: Path) -> None:
-    """Issue: 200 targets in one file against local agents in under 5 s, at most 16 probes at once."""
+    """Required: 200 targets in one file against local agents in under 5 s, at most 16 probes at once."""
     script = ROOT / "tests" / "fakes" / "health_fleet.py"
     fleet = await asyncio.create_subprocess_exec(
         *(sys.executable, str(script)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
@@ -251,7 +251,7 @@ async def test_two_hundred_targets(tmp_path: Path) -> None:
 
 
 async def test_progress_after_a_second(tmp_path: Path) -> None:
-    """Issue: a progress line on stderr for runs over a second; results alone on stdout."""
+    """Required: a progress line on stderr for runs over a second; results alone on stdout."""
     async with FaultAgent() as agent:
         agent.always(reply.late(1.3, reply.body(b"ok")))
         done = await vitalgate("ping", "http", agent.url, "--format", "json")
@@ -259,7 +259,7 @@ async def test_progress_after_a_second(tmp_path: Path) -> None:
 
 
 async def test_watch_runs_again_with_jitter(tmp_path: Path) -> None:
-    """Issue: `check --watch` re-runs with jitter; the exit code is the last run's."""
+    """Required: `check --watch` re-runs with jitter; the exit code is the last run's."""
     async with FaultAgent() as agent:
         agent.next(reply.body(b"", status=500))
         agent.always(reply.body(b"ok"))
@@ -282,7 +282,7 @@ async def test_watch_runs_again_with_jitter(tmp_path: Path) -> None:
 
 
 async def test_on_a_terminal(tmp_path: Path) -> None:
-    """Issue: colours, a tree and a redrawn screen on a terminal; none of them in a pipe."""
+    """Required: colours, a tree and a redrawn screen on a terminal; none of them in a pipe."""
     async with AgentPeer() as root, AgentPeer() as below:
         file = tmp_path / "graph.yaml"
         inner = {"type": "agent", "endpoint": below.base, "name": "worker"}
@@ -317,7 +317,7 @@ def _in_a_terminal(arguments: tuple[str, ...]) -> str:
 
 
 async def test_doctor_explains_with_the_next_command() -> None:
-    """Issue: `doctor` says what a finding means, its most likely cause, and what to try."""
+    """Required: `doctor` says what a finding means, its most likely cause, and what to try."""
     async with A2APeer("0.3.0") as peer:
         done = await vitalgate("doctor", "a2a", peer.base)
         assert done.code == 2

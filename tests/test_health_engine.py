@@ -375,7 +375,7 @@ async def test_active_checks_never_retry() -> None:
 
 
 async def test_a_failed_passive_rpc_is_shared_too() -> None:
-    """Issue: one card fetch and one passive RPC per target run, also when they fail."""
+    """Required: one card fetch and one passive RPC per target run, also when they fail."""
 
     class Lost(Peer):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -41,7 +41,7 @@ def example(name: str, front: str, worker: str) -> str:
 
 
 async def test_graph_and_path_probe() -> None:
-    """Issue: examples for graph and path probe, with a small runtime that implements the safe POST."""
+    """Required: examples for graph and path probe, with a small runtime that implements the safe POST."""
     async with runtime("--name", "worker", "--capability", "work") as worker:
         way = ("--downstream", f"worker={worker}")
         async with runtime("--name", "front", "--capability", "answer", *way) as front:
@@ -71,7 +71,7 @@ async def test_the_runtime_wants_its_token() -> None:
 
 @pytest.mark.parametrize("name", ["passive", "bearer", "custom-card", "functional", "graph", "path-probe"])
 def test_every_example_of_the_list_is_there(name: str) -> None:
-    """Issue: passive, bearer, custom card, functional, graph and path probe."""
+    """Required: passive, bearer, custom card, functional, graph and path probe."""
     config = read_config((EXAMPLES / f"{name}.yaml").read_text())
     first = config.targets[0]
     shows = {

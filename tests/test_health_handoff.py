@@ -87,7 +87,7 @@ CASES: list[tuple[Any, dict[str, Any], str]] = [
     (card("nonsense"), {}, "2 endpoint-malformed"),
     (card(), {"origins": ()}, "2 endpoint-not-allowed"),
     (card(), {"origins": (AWAY, HOME)}, "ready"),
-    # a card whose endpoint origin differs: the three outcomes of the issue
+    # a card whose endpoint origin differs: the three outcomes that differ
     (card("https://other.example/rpc"), {}, "2 endpoint-not-allowed"),
     (card("https://other.example/rpc"), {"policy": "advertised"}, "4 credential-origin"),
     (card("https://other.example/rpc"), {"policy": "advertised", "scope": "broad"}, "ready"),
@@ -303,7 +303,7 @@ async def test_a_dry_run_sends_nothing(peer: A2APeer, authority: Authority) -> N
     ("deadline", "wanted"), [(100, "timeout-unknown"), (200, "completed"), (300, "completed")]
 )
 async def test_deadlines_against_a_peer_of_150_ms(authority: Authority, deadline: int, wanted: str) -> None:
-    """Issue: 100 ms is timeout-unknown, 200 and 300 permit interpretation."""
+    """Required: 100 ms is timeout-unknown, 200 and 300 permit interpretation."""
     async with A2APeer(tls=authority.server()) as peer:
         peer.rpc["SendMessage"] = reply.late(0.15, task(peer, "completed", text=True))
         states = {

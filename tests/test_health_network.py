@@ -68,7 +68,7 @@ async def test_unknown_name() -> None:
 
 
 async def test_a_resolver_that_hangs_does_not_outlast_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue: a total deadline around every attempt; the process does not wait for the resolver's thread."""
+    """Required: a total deadline around every attempt; the process does not wait for the resolver's thread."""
     import threading
 
     release = threading.Event()
@@ -95,7 +95,7 @@ async def test_a_resolver_that_hangs_does_not_outlast_the_deadline(monkeypatch: 
 
 
 async def test_black_hole() -> None:
-    """Issue: a connect that neither succeeds nor fails is UNREACHABLE at the deadline."""
+    """Required: a connect that neither succeeds nor fails is UNREACHABLE at the deadline."""
     with stuck_port() as port:
         began = time.monotonic()
         finding = await probe(f"http://127.0.0.1:{port}/")
@@ -245,7 +245,7 @@ async def test_tls_to_a_plain_port_and_a_hang_in_the_handshake() -> None:
 
 
 async def test_no_proxy_no_cookies_no_redirects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue: no environment proxies, no cookies, no redirects."""
+    """Required: no environment proxies, no cookies, no redirects."""
     async with FaultAgent() as agent, FaultAgent() as other:
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, other.url)

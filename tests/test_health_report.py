@@ -119,7 +119,7 @@ def control_free(text: str) -> bool:
 
 @pytest.mark.parametrize("name", RENDERERS)
 def test_hostile_names_do_not_get_through(name: str) -> None:
-    """Issue: terminal control characters and newlines in names are neutralised."""
+    """Required: terminal control characters and newlines in names are neutralised."""
     text = RENDERERS[name]([BAD])
     assert control_free(text)
     assert "\u202e" not in text
@@ -224,7 +224,7 @@ def test_the_tree() -> None:
 
 
 def test_doctor_explains() -> None:
-    """Issue: meaning, cause, what to try next; -32601 and -32009 are version mismatches."""
+    """Required: meaning, cause, what to try next; -32601 and -32009 are version mismatches."""
     text = render_terminal([BAD], Style(every=True, explained=True))
     assert "-32601" in text
     assert "--protocol-version" in text

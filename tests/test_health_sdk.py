@@ -98,7 +98,7 @@ def both(code: str) -> dict[str, str]:
 
 @BOTH
 async def test_healthy_with_the_right_options(fleet: Fleet, name: str, version: str) -> None:
-    """Issue: 1.0, 0.3 compatibility and 0.3.26; passive checks, and the skill that is there."""
+    """Required: 1.0, 0.3 compatibility and 0.3.26; passive checks, and the skill that is there."""
     assert await fleet.judge(name, version, required_skills=("echo",)) == HEALTHY
 
 
@@ -118,14 +118,14 @@ async def test_functional(fleet: Fleet, name: str, version: str) -> None:
 
 
 async def test_the_wrong_version(fleet: Fleet) -> None:
-    """Issue: no silent downgrade, neither way."""
+    """Required: no silent downgrade, neither way."""
     assert await fleet.judge("1.3 only 1.0", "0.3.0") == ("UNHEALTHY", both("a2a_version"))
     assert await fleet.judge("0.3.26", "1.0") == ("UNHEALTHY", both("a2a_card"))
 
 
 @BOTH
 async def test_tokens(fleet: Fleet, name: str, version: str) -> None:
-    """Issue: the right token, a wrong one, none at all, an unset variable."""
+    """Required: the right token, a wrong one, none at all, an unset variable."""
     protected = f"{name}, token"
     assert await fleet.judge(protected, version, bearer_env="T", environ={"T": TOKEN}) == HEALTHY
     refused = ("MISCONFIGURED", both("a2a_auth"))
