@@ -160,6 +160,7 @@ def run(config: Config, output: Output, ca_file: str | None = None, watch: Watch
 
     async def main() -> None:
         try:
+            await transport.warm_up()
             engine = Engine(transport, environ=os.environ, concurrency=config.concurrency)
             await _repeat(lambda: _once(engine, config, output, watch is not None), watch, codes)
         finally:

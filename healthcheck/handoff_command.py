@@ -45,6 +45,7 @@ def run(order: Order) -> int:
 async def _walk(order: Order) -> Handoff:
     transport = make_transport(order.ca_file, tls=True)
     try:
+        await transport.warm_up()
         card = await _card(order, transport)
         trace, dispatch = judge(order.question, card, os.environ)
         if dispatch is None or order.question.text is None:

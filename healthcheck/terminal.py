@@ -65,10 +65,12 @@ def _word(status: Status, style: Style) -> str:
 
 def _below(result: Result, style: Style) -> Iterator[str]:
     bar = "│ " if style.tree and result.dependencies else "  "
+    explained: set[tuple[str | None, str | None]] = set()  # checks that share evidence share its explanation
     for check, finding in result.checks.items():
         if style.every or finding.status is not Status.HEALTHY:
-            for line in _check(check, finding, style):
+            for line in _check(check, finding, style, (finding.code, finding.reason) not in explained):
                 yield bar + line
+            explained.add((finding.code, finding.reason))
     for at, one in enumerate(result.dependencies):
         last = at == len(result.dependencies) - 1
         first, rest = (("└─ ", "   ") if last else ("├─ ", "│  ")) if style.tree else ("  - ", "    ")
@@ -81,7 +83,7 @@ def _edge(one: DependencyResult) -> str:
     return f"{one.relationship}, {'critical' if one.critical else 'optional'}"
 
 
-def _check(check: Check, finding: Finding, style: Style) -> Iterator[str]:
+def _check(check: Check, finding: Finding, style: Style, first: bool) -> Iterator[str]:
     # pad the bare word: colour codes have no width
     gap = " " * (len(Status.MISCONFIGURED) - len(finding.status.value))
     line = f"{check.value:<14} {_word(finding.status, style)}"
@@ -89,14 +91,14 @@ def _check(check: Check, finding: Finding, style: Style) -> Iterator[str]:
         line += f"{gap} {finding.code}: {finding.message}"
     yield f"{line} ({finding.reason})" if finding.reason else line
     if style.explained:
-        yield from _details(finding)
+        yield from _details(finding, first)
 
 
-def _details(finding: Finding) -> Iterator[str]:
+def _details(finding: Finding, first: bool) -> Iterator[str]:
     if finding.subject is not None:
         yield f"    concerns: {printable(finding.subject)}"
     explanation = explain(finding)
-    if explanation is not None:
+    if explanation is not None and first:
         yield f"    meaning:  {explanation.meaning}"
         yield f"    cause:    {explanation.cause}"
         yield f"    try:      {explanation.remedy}"

@@ -8,6 +8,7 @@ keep-alive: each attempt stands for itself. Certificates are verified against th
 from __future__ import annotations
 
 import asyncio
+import codecs
 import socket
 import ssl
 import threading
@@ -46,6 +47,13 @@ class ProbeTransport(httpx.AsyncBaseTransport):
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=unused, network_backend=backend, max_connections=None, max_keepalive_connections=0
         )
+
+    async def warm_up(self) -> None:
+        """Load what httpcore would load during its first request: the first peer should not pay 15 ms for it."""
+        import anyio.lowlevel
+
+        await anyio.lowlevel.checkpoint()
+        codecs.lookup("idna")
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send and return with the response head; raises httpcore's and the network's own exceptions."""
