@@ -16,6 +16,7 @@ from litestar import Litestar
 from uvicorn._types import ASGI3Application
 
 from gateway import cards
+from gateway.answering import ServerLimits
 from gateway.dispatch import Dispatch, Doors
 from gateway.errors import StartError
 from gateway.headers import Headers, caller_line
@@ -24,8 +25,8 @@ from gateway.lifecycle import Lifecycle
 from gateway.logs import Logs
 from gateway.metrics import Metrics, watch_loop
 from gateway.peers import Peers
-from gateway.protocol import ServerLimits
 from gateway.proxy import Proxy, Rules
+from gateway.relay import Terms
 from gateway.routes import ERROR_HANDLERS
 from gateway.routes.cards import CardTerms, card_routes
 from gateway.routes.own import openapi_config, own_routes
@@ -140,7 +141,7 @@ def _application(
     logs: Logs,
     lifecycle: Lifecycle,
 ) -> Dispatch:
-    terms = CardTerms(settings.server.public_url, settings.a2a.agent_card, streaming=False)
+    terms = CardTerms(settings.server.public_url, settings.a2a.agent_card)
     peers = Peers(
         registry,
         upstream,
@@ -159,7 +160,7 @@ def _application(
         lifecycle,
         _rules(settings),
         instance=secrets.token_hex(4),
-        clock=asyncio.get_running_loop().time,
+        loop=asyncio.get_running_loop(),
         caller_line=lru_cache(maxsize=1024)(caller_line),
         rewrite_card=_card_rewriter(terms),
     )
@@ -228,6 +229,7 @@ def _rules(settings: Settings) -> Rules:
         max_timeout=a2a.max_timeout_seconds,
         response_bytes=a2a.agent_max_response_bytes,
         dialect=a2a.dialect,
+        streams=Terms(a2a.max_sse_idle_seconds, a2a.keepalive_seconds, a2a.agent_max_response_bytes),
         forward_headers=tuple(a2a.forward_headers),
     )
 

@@ -11,15 +11,41 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from gateway.headers import Headers
 
 if TYPE_CHECKING:
+    from gateway.answering import Answering
     from gateway.protocol import Caller
 
 
-class Answer(Protocol):
-    """A whole answer: status code, header lines, body."""
+class Stream(Protocol):
+    """A stream of events as the connection sees it."""
 
-    status: int
-    head: bytes
-    body: bytes
+    def attach(self, outlet: Answering) -> None:
+        """Begin to write to the outlet."""
+
+    def pause(self) -> None:
+        """The caller does not keep up."""
+
+    def resume(self) -> None:
+        """The caller has caught up."""
+
+
+class Answer(Protocol):
+    """A whole answer: status code, header lines, body; or a stream."""
+
+    @property
+    def status(self) -> int:
+        """Status code."""
+
+    @property
+    def head(self) -> bytes:
+        """Header lines, each with its CRLF."""
+
+    @property
+    def body(self) -> bytes:
+        """The whole body, or nothing."""
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream, if it is one."""
 
 
 class Door(Protocol):

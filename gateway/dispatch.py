@@ -6,25 +6,35 @@ Paths are judged raw, before anything decodes them.
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from gateway import jsonrpc
+from gateway.card_protocols import V1_0, declared_protocols
+from gateway.cards import parse_card
 from gateway.faults import FAULTS
 from gateway.headers import Headers
+from gateway.heads import in_query
 from gateway.hosts import HostCheck
+from gateway.messages import Request
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.protocol import Caller
-from gateway.proxy import Proxy, Reply, Request
+from gateway.proxy import Proxy
+from gateway.push import is_of_an_ended_stream, opening
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 ASGI = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+_JSON: Final = (b"content-type", b"application/json")
+_BODY_HEADERS: Final = frozenset((b"content-type", b"content-length", b"transfer-encoding"))
+_PUSH: Final = re.compile(rb"/a2a/.+/stream", re.DOTALL).fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +94,24 @@ class Dispatch:
             await self._refuse_host(scope, path, send)
         elif scope["method"] == "POST" and doors.enable and (path[:5] == b"/a2a/" or path == b"/a2a"):
             await self._call(path, scope, receive)
+        elif scope["method"] == "GET" and doors.enable and _PUSH(path):
+            await self._push(path[5:-7], scope, send)
         else:
             await self._other(scope, path, receive, send)
+
+    async def _push(self, segment: bytes, scope: Scope, send: Send) -> None:
+        """Open a stream for a browser (contract 3.6); one that has ended is not opened again."""
+        headers = [pair for pair in scope["headers"] if pair[0] not in _BODY_HEADERS]
+        if any(name == b"last-event-id" and is_of_an_ended_stream(value) for name, value in headers):
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        stream_id, query = self._proxy.new_stream_id(), scope["query_string"]
+        peer = self._proxy.peers.find(segment)
+        only_v1 = peer is not None and declared_protocols(parse_card(peer.agent.card)) == {V1_0}
+        body = opening(stream_id, in_query(query, "taskId"), only_v1=only_v1)
+        request = Request(segment, [*headers, _JSON], query, body, push=stream_id)
+        await self._answered(scope["vitalgate.connection"], request)
 
     async def _call(self, path: bytes, scope: Scope, receive: Receive) -> None:
         caller: Caller = scope["vitalgate.connection"]
@@ -93,17 +119,16 @@ class Dispatch:
         body = await _read_body(headers, receive, self._doors.max_request_bytes)
         if caller.lost:
             return
-        answered: asyncio.Future[None] = caller.loop.create_future()
+        await self._answered(caller, Request(_segment(path), headers, scope["query_string"], body))
 
-        def deliver(reply: Reply | None) -> None:
-            caller.deliver(reply)
-            answered.set_result(None)
+    async def _answered(self, caller: Caller, request: Request) -> None:
+        """Wait until the answer is complete, or the caller is gone."""
+        done = caller.done = caller.loop.create_future()
+        self._begin(caller, request)
+        await done
 
-        self._begin(caller, Request(_segment(path), headers, scope["query_string"], body), deliver)
-        await answered
-
-    def _begin(self, caller: Caller, request: Request, deliver: Callable[[Reply | None], None]) -> None:
-        call = self._proxy.call(request, deliver)
+    def _begin(self, caller: Caller, request: Request) -> None:
+        call = self._proxy.call(request, caller.deliver)
         if not call.ended:
             caller.on_lost = call.cancel
 
@@ -123,7 +148,7 @@ class Dispatch:
     def call(self, caller: Caller, url: bytes, headers: Headers, body: bytes) -> None:
         """Take a complete call."""
         path, _, query = url.partition(b"?")
-        self._begin(caller, Request(_segment(path), headers, query, body), caller.deliver)
+        self._begin(caller, Request(_segment(path), headers, query, body))
 
     async def _other(self, scope: Scope, path: bytes, receive: Receive, send: Send) -> None:
         if path == b"/metrics" and self._doors.metrics_port is None:

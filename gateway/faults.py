@@ -57,7 +57,6 @@ _TABLE: Final = (
     Fault("SERVER_BUSY", -32603, "server busy: concurrency limit reached", TRANSPORT, retry=SAFE),
     Fault("GATEWAY_SHUTDOWN", -32003, "gateway is shutting down", TRANSPORT, retry=SAFE),
     Fault("LOOP_DETECTED", -32603, "loop detected: the request has passed this gateway before", TRANSPORT),
-    Fault("STREAM_UNSUPPORTED", -32603, "streaming methods are not supported yet", TRANSPORT),
     Fault("CREDENTIAL_MISSING", -32003, "agent unreachable: credential not available", TRANSPORT),
     Fault("GATEWAY_OVERLOADED", -32603, "gateway overloaded: {}", TRANSPORT, retry=SAFE),
     Fault("INTERNAL", -32603, "internal error", INTERNAL),
@@ -68,6 +67,16 @@ _TABLE: Final = (
     Fault("CONNECTION_LOST", -32003, "agent unreachable: connection lost", TRANSPORT, retry=UNSAFE),
     Fault("AGENT_TIMEOUT", -32001, "agent timeout: {}", TRANSPORT, retry=UNSAFE),
     Fault("RESPONSE_TOO_LARGE", -32603, "agent response too large", TRANSPORT),
+    # An open stream (contract 3.5)
+    Fault(
+        "STREAM_INCOMPLETE",
+        -32603,
+        "agent stream incomplete: it ended without a final event",
+        TRANSPORT,
+        retry=UNSAFE,
+    ),
+    Fault("STREAM_BROKEN", -32603, "agent stream broken: connection lost", TRANSPORT, retry=UNSAFE),
+    Fault("STREAM_IDLE", -32001, "agent stream idle: no event for {} s", TRANSPORT, retry=UNSAFE),
     # The agent's answer
     Fault("AGENT_UNAVAILABLE", -32003, "agent unavailable: HTTP {}", TRANSPORT, retry=UNSAFE),
     Fault("AGENT_HTTP_ERROR", -32603, "agent returned HTTP {}", APPLICATION, executed=True),

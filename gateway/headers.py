@@ -18,7 +18,16 @@ EVENT_STREAM: Final = b"text/event-stream"
 NDJSON: Final = b"application/x-ndjson"
 
 DROP, KEEP = 0, 1
-CONNECTION, VIA, REQUEST_ID, VERSION, CONTENT_TYPE, RETRY_AFTER, TRACEPARENT = 2, 3, 4, 5, 6, 7, 8
+CONNECTION, VIA, REQUEST_ID, VERSION, CONTENT_TYPE, RETRY_AFTER, TRACEPARENT, STREAM_FORMAT = (
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+)
 
 _LEARNED_LIMIT: Final = 1024
 
@@ -31,7 +40,7 @@ _NEVER: Final = frozenset(
         *_HOP_BY_HOP,
         *b"connection via authorization cookie cookie2 forwarded expect host content-length".split(),
         *b"accept-encoding content-encoding user-agent x-real-ip x-kubemq-caller-id".split(),
-        *b"x-agent-authorization x-stream-format x-request-id".split(),
+        *b"x-agent-authorization x-request-id".split(),
     ]
 )
 _FORWARDED: Final = frozenset(b"accept accept-language tracestate baggage last-event-id".split())
@@ -42,6 +51,7 @@ _SPECIAL: Final[dict[bytes, int]] = {
     b"a2a-version": VERSION,
     b"content-type": CONTENT_TYPE,
     b"traceparent": TRACEPARENT,
+    b"x-stream-format": STREAM_FORMAT,
 }
 _NEVER_BACK: Final = frozenset(
     [*_HOP_BY_HOP, *b"connection x-powered-by x-sendfile x-request-id x-gateway-error".split()]
@@ -82,6 +92,7 @@ class Inbound:
         version: The caller's A2A-Version.
         via: The values of Via, in order.
         traceparent: The caller's W3C trace context, for the log.
+        envelope: Whether the caller wants every event in KubeMQ's envelope (contract 3.4).
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -90,6 +101,7 @@ class Inbound:
     version: bytes | None = None
     via: list[bytes] = field(default_factory=list)
     traceparent: bytes = b""
+    envelope: bool = False
 
 
 class RequestHeaders:
@@ -133,6 +145,8 @@ class RequestHeaders:
         elif verdict == TRACEPARENT:
             inbound.traceparent = value
             inbound.lines.append(b"traceparent: %b\r\n" % value)
+        elif verdict == STREAM_FORMAT:
+            inbound.envelope = value.strip().lower() == b"envelope"
         elif value not in _PLAIN_CONNECTION:
             named.update(_tokens(value))
 

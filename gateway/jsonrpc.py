@@ -304,13 +304,24 @@ def error(
         metadata: Further members; text only.
         foreign: The agent's body, added as a second entry, at most 64 KiB of it.
     """
+    data = error_data(fault, metadata or {}, foreign)
+    problem = {
+        "code": fault.a2a_code if a2a else fault.code,
+        "message": fault.message.format(detail),
+        "data": data,
+    }
+    return _encode({"jsonrpc": "2.0", "id": Raw(id), "error": problem})
+
+
+def error_data(fault: Fault, metadata: Mapping[str, str], foreign: bytes | None = None) -> list[dict[str, Any]]:
+    """Give the `data` of an error: the ErrorInfo, and what the agent said."""
     info = {
         "source": "gateway",
         "reason": fault.reason,
         "category": fault.category,
         "executed": "true" if fault.executed else "false",
         "retry": fault.retry,
-        **(metadata or {}),
+        **metadata,
     }
     data: list[dict[str, Any]] = [
         {"@type": _INFO, "reason": fault.reason, "domain": "vitalgate", "metadata": info}
@@ -320,12 +331,7 @@ def error(
         if cut:
             info["bodyTruncated"] = "true"
         data.append({"@type": _VALUE, "value": value})
-    problem = {
-        "code": fault.a2a_code if a2a else fault.code,
-        "message": fault.message.format(detail),
-        "data": data,
-    }
-    return _encode({"jsonrpc": "2.0", "id": Raw(id), "error": problem})
+    return data
 
 
 def _foreign_value(body: bytes) -> tuple[Any, bool]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 #: Methods whose answer may be an event stream, in 0.3 and 1.0 (contract 3.1).
-STREAMING: Final = frozenset(
-    {"message/stream", "tasks/resubscribe", "SendStreamingMessage", "SubscribeToTask"}
-)
+STREAMING: Final = frozenset({"message/stream", "tasks/resubscribe", "SendStreamingMessage", "SubscribeToTask"})
 
 #: Methods that only read: a request that got lost on a reused connection may be sent again (contract 2.3).
 READ_ONLY: Final = frozenset(
@@ -61,6 +59,4 @@ V03_METHODS: Final = frozenset(
 
 
 #: The names that KubeMQ's metrics know; everything else is `unknown` there (contract 7).
-KUBEMQ_METHODS: Final = frozenset(
-    {"message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/send"}
-)
+KUBEMQ_METHODS: Final = frozenset({"message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/send"})

@@ -38,12 +38,13 @@ _AGENTS_PER_TURN: Final = 25
 class Cells:
     """The numbers of one agent."""
 
-    __slots__ = ("agent_id", "bucket_lines", "buckets", "errors", "gone_at", "requests", "seconds")
+    __slots__ = ("agent_id", "bucket_lines", "buckets", "errors", "events", "gone_at", "requests", "seconds")
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         self.requests: dict[tuple[str, str], int] = {}
         self.errors: dict[int, int] = {}
+        self.events = 0
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.seconds = 0.0
         self.gone_at: float | None = None
@@ -72,6 +73,7 @@ class Metrics:
         self._cells: dict[str, Cells] = {}
         self.unknown = Cells(UNKNOWN)
         self.calls: dict[tuple[str, str], int] = {}
+        self.streams = 0
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -88,6 +90,14 @@ class Metrics:
             buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0),
             registry=registry,
         )
+        self.first_event = Histogram(
+            "vitalgate_time_to_first_event_seconds",
+            "From a caller's request to the first event of its stream.",
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        streams = Gauge(f"{namespace}_sse_streams_active", "Streams that are open.", registry=registry)
+        streams.set_function(lambda: self.streams)
         Info("vitalgate_build", "The running version.", registry=registry).info({"version": version})
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
@@ -130,11 +140,12 @@ class Metrics:
         self._forget()
         everybody = [self.unknown, *self._cells.values()]
         for family, write in (
-            (_REQUESTS, self._request_lines),
-            (_DURATIONS, self._duration_lines),
-            (_ERRORS, self._error_lines),
+            ((self._namespace, *_REQUESTS), self._request_lines),
+            ((self._namespace, *_DURATIONS), self._duration_lines),
+            ((self._namespace, *_ERRORS), self._error_lines),
+            (("vitalgate", *_EVENTS), self._event_lines),
         ):
-            parts.append(_head(self._namespace, *family))
+            parts.append(_head(*family))
             for start in range(0, len(everybody), _AGENTS_PER_TURN):
                 for cells in everybody[start : start + _AGENTS_PER_TURN]:
                     parts.extend(write(cells))
@@ -161,6 +172,10 @@ class Metrics:
             labels = f'agent_id="{cells.agent_id}",error_code="{code}"'
             yield f"{self._namespace}_errors_total{{{labels}}} {count}\n"
 
+    def _event_lines(self, cells: Cells) -> Iterator[str]:
+        if cells.events:
+            yield f'vitalgate_stream_events_total{{agent_id="{cells.agent_id}"}} {cells.events}\n'
+
     def _duration_lines(self, cells: Cells) -> Iterator[str]:
         if not cells.requests:
             return
@@ -186,6 +201,7 @@ class Metrics:
 _REQUESTS: Final = ("requests_total", "counter", "Calls whose forwarding began.")
 _DURATIONS: Final = ("request_duration_seconds", "histogram", "Duration of forwarded calls.")
 _ERRORS: Final = ("errors_total", "counter", "Errors made by the gateway.")
+_EVENTS: Final = ("stream_events_total", "counter", "Events relayed to callers.")
 
 
 def _head(prefix: str, name: str, kind: str, text: str) -> str:

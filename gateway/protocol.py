@@ -9,23 +9,20 @@ moment after an early answer, so that a reset does not destroy it.
 
 import asyncio
 import urllib.parse
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import httptools
 from uvicorn._types import HTTPScope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from gateway.cycles import Answer, CloseDelimited, Cycle, Direct, Door
+from gateway.answering import Answering, ServerLimits
+from gateway.cycles import CloseDelimited, Cycle, Direct, Door
 from gateway.lifecycle import Lifecycle
 
 MAX_HEADERS = 100
 _BLANK = frozenset((b" ", b"\t"))
-JOIN = 262_144
-"""Up to this many bytes of body are copied behind their head: cheaper than a second write."""
 KEEP_ALIVE_SECONDS = 75.0
 """Longer than load balancers and clients keep an idle connection, so that it is they who close it."""
 LINGER_SECONDS = 2.0
@@ -33,21 +30,6 @@ LINGER_SECONDS = 2.0
 
 # How far the request at hand has come.
 _NONE, _HEAD, _BODY, _WHOLE = range(4)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """What a caller may take before its request is complete (contract 4, `limits` and `server`).
-
-    Args:
-        header_bytes: the request line and all headers, 431 beyond it.
-        request_timeout_seconds: from the first byte of a request to its last, 408 beyond it.
-        answer_seconds: how long the answer to a call may wait to be taken.
-    """
-
-    header_bytes: int = 32 * 1024
-    request_timeout_seconds: float = 60.0
-    answer_seconds: float = 10.0
 
 
 class _Refused(Exception):
@@ -63,7 +45,7 @@ class _Pipelined(Exception):
     """Raised inside a parser callback: a second request came before the first was answered."""
 
 
-class Caller(HttpToolsProtocol):
+class Caller(Answering):
     """One connection of a caller; every request's scope carries it as `vitalgate.connection`.
 
     `lost` turns true, and `on_lost` is called once and at once, when the caller closes, half-closes or resets
@@ -82,18 +64,15 @@ class Caller(HttpToolsProtocol):
         lifecycle: Lifecycle,
         door: Door | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, app_state, _loop, limits=limits)
         self.door = door
         self.direct: Direct | None = None
-        self.limits = limits
         self.lifecycle = lifecycle
-        self.on_lost: Callable[[], None] | None = None
-        self.lost = False
         self.stage = _NONE
         self.deaf = False  # nothing more is heard from this caller, only its leaving
         self.unparsed = 0  # bytes since the parser last delivered a head or a piece of a body
         self.since = 0.0  # when the present wait began
-        self.unsent = 0  # bytes of answers that the caller had not taken at the last sweep
+        self.leftover = 0  # bytes of answers that the caller had not taken at the last sweep
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -117,10 +96,6 @@ class Caller(HttpToolsProtocol):
             self._linger()
         else:
             self.transport.close()
-
-    def abort(self) -> None:
-        """End the connection at once, whatever is still unsent."""
-        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.deaf:
@@ -219,51 +194,11 @@ class Caller(HttpToolsProtocol):
             and self.door.admits(self.url, fields)
         )
 
-    def deliver(self, reply: Answer | None) -> None:
-        """Take the reply to the call at hand; None if there is nobody left to answer."""
-        if reply is not None:
-            self.respond(reply.status, reply.head, reply.body)
-
-    def respond(self, status: int, head: bytes, body: bytes) -> None:
-        """Answer the request at hand in one write.
-
-        Args:
-            status: The status code.
-            head: Header lines, each with its CRLF, Content-Length among them.
-            body: The whole body.
-        """
-        cycle = self.cycle
-        if self.lost or cycle.disconnected:
-            return
-        whole = b"%b%b%b%b" % (
-            STATUS_LINE[status],
-            b"".join(b"%b: %b\r\n" % line for line in self.server_state.default_headers),
-            head,
-            b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n",
-        )
-        if len(body) <= JOIN:
-            self.transport.write(whole + body)
-        else:
-            self.transport.write(whole)
-            self.transport.write(body)
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            self.close()
-        self.on_response_complete()
-        if self.transport.get_write_buffer_size():
-            self.loop.call_later(self.limits.answer_seconds, self._cut_off, cycle)
-
-    def _cut_off(self, cycle: object) -> None:
-        """End the connection of a caller that has not taken its answer in time (contract 2.3)."""
-        if self.cycle is cycle and self.transport.get_write_buffer_size():
-            self.abort()
-
     # The end of a response, of a wait, of a connection
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        self.on_lost = None
+        self.completed()
         self.since = self.loop.time()
         if self.stage == _WHOLE:
             self.stage = _NONE
@@ -276,9 +211,9 @@ class Caller(HttpToolsProtocol):
         if answering and (self.stage == _WHOLE or self.cycle.response_started):
             return  # the handler's turn: its deadlines are its own
         unsent = self.transport.get_write_buffer_size()
-        if unsent < self.unsent:
+        if unsent < self.leftover:
             self.since = now
-        self.unsent = unsent
+        self.leftover = unsent
         if now - self.since <= self._patience():
             return
         if not self.deaf and (self.stage == _HEAD or answering):
@@ -287,7 +222,7 @@ class Caller(HttpToolsProtocol):
             self.abort()
 
     def _patience(self) -> float:
-        if self.unsent or (self.stage and not self.deaf):
+        if self.leftover or (self.stage and not self.deaf):
             return self.limits.request_timeout_seconds
         return LINGER_SECONDS if self.deaf else KEEP_ALIVE_SECONDS
 
@@ -297,7 +232,8 @@ class Caller(HttpToolsProtocol):
 
     def _lose(self) -> None:
         self.lost = True
-        on_lost, self.on_lost = self.on_lost, None
+        on_lost = self.on_lost
+        self.completed()
         if on_lost is not None:
             on_lost()
 

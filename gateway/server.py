@@ -27,9 +27,10 @@ import uvicorn
 import uvloop
 from uvicorn._types import ASGI3Application
 
+from gateway.answering import ServerLimits
 from gateway.cycles import Door
 from gateway.lifecycle import Lifecycle
-from gateway.protocol import Caller, ServerLimits
+from gateway.protocol import Caller
 
 logger = logging.getLogger(__name__)
 

@@ -213,9 +213,7 @@ RULES = (
     ),
     Rule(
         ("metrics.port", "server.port", "metrics.host", "server.host"),
-        lambda it: (
-            it.metrics.port == 0 or (it.metrics.host, it.metrics.port) != (it.server.host, it.server.port)
-        ),
+        lambda it: it.metrics.port == 0 or (it.metrics.host, it.metrics.port) != (it.server.host, it.server.port),
         "must differ from server.port (0 serves /metrics on the port of the API)",
     ),
 )

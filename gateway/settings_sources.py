@@ -62,9 +62,7 @@ def file_layer(path: str) -> Layer:
         with open(path, "rb") as file:
             data = file.read(_LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
-        layer.problems.append(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not a file name'}"
-        )
+        layer.problems.append(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not a file name'}")
         return layer
     if len(data) > _LARGEST_FILE:
         layer.problems.append(f"{path}: larger than {_LARGEST_FILE} bytes")
@@ -74,9 +72,7 @@ def file_layer(path: str) -> Layer:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path
-        layer.problems.append(
-            f"{where}: not valid YAML: {_without_quotes(error.problem or error.context or '')}"
-        )
+        layer.problems.append(f"{where}: not valid YAML: {_without_quotes(error.problem or error.context or '')}")
     except (yaml.YAMLError, UnicodeDecodeError):
         layer.problems.append(f"{path}: not valid YAML: must be UTF-8 text without control characters")
     except ValueError:

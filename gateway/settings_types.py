@@ -86,9 +86,7 @@ def _store_url(text: str) -> str:
 AGENT_ID = r"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]"
 
 Seconds = Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False), AfterValidator(_whole_if_possible)]
-SecondsOrZero = Annotated[
-    float, Field(ge=0, le=_LONGEST, allow_inf_nan=False), AfterValidator(_whole_if_possible)
-]
+SecondsOrZero = Annotated[float, Field(ge=0, le=_LONGEST, allow_inf_nan=False), AfterValidator(_whole_if_possible)]
 Count = Annotated[int, Field(ge=1, le=_MOST)]
 CountOrZero = Annotated[int, Field(ge=0, le=_MOST)]
 Bytes = Annotated[int, Field(ge=1, le=_MOST_BYTES)]

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from gateway import outcomes
-from gateway.methods import STREAMING
 from tests.fakes import certs, reply
 from tests.fakes.agent import Behaviour, FaultAgent
 from tests.fakes.ports import refusing_port, stuck_port
@@ -132,10 +131,6 @@ ROWS = {
     "broken gzip": invalid(reply.coded(b"not gzip at all", "gzip"), "undecodable content coding"),
     "ndjson": invalid(
         reply.body(ANSWER + b"\n", headers=[("Content-Type", "application/x-ndjson")]), "application/x-ndjson"
-    ),
-    "event stream": invalid(
-        reply.body(b"data: {}\n\n", headers=[("Content-Type", "Text/Event-Stream; charset=utf-8")]),
-        "an event stream",
     ),
     "101": invalid(reply.switching(), "unexpected protocol upgrade"),
     **{f"{status}": invalid(reply.redirect("http://127.0.0.1:1/", status=status), f"HTTP {status}")
@@ -475,19 +470,6 @@ async def test_agent_not_found(gateway: Running) -> None:
         assert metadata["agentId"] == "nobody"
     assert await gateway.metric("kubemq_a2a_errors_total", agent_id="unknown", error_code="-32002") == 2
     assert "nobody" not in (await gateway.client.get("/metrics")).text
-
-
-@pytest.mark.parametrize("method", sorted(STREAMING))
-async def test_streaming_methods_are_refused_before_anything_is_sent(
-    method: str, gateway: Running, agent: FaultAgent
-) -> None:
-    """No task may run twice: the agent sees nothing as long as its stream could not be relayed."""
-    await gateway.register(agent)
-    body = json.dumps({"jsonrpc": "2.0", "id": "s", "method": method, "params": {}}).encode()
-    response = await gateway.call(body)
-    assert response.json()["error"]["code"] == -32603
-    assert response.headers["x-gateway-error"] == "STREAM_UNSUPPORTED"
-    assert agent.requests == []
 
 
 async def test_a_fault_of_our_own_is_an_internal_error_and_frees_the_slot(

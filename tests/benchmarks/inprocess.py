@@ -28,15 +28,18 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
+from gateway.answering import ServerLimits
 from gateway.dispatch import Dispatch, Doors
 from gateway.headers import caller_line
 from gateway.hosts import HostCheck
 from gateway.lifecycle import Lifecycle
 from gateway.logs import Logs
+from gateway.messages import Reply, Request
 from gateway.metrics import Metrics
 from gateway.peers import Peers
-from gateway.protocol import Caller, ServerLimits
-from gateway.proxy import Proxy, Reply, Request, Rules
+from gateway.protocol import Caller
+from gateway.proxy import Proxy, Rules
+from gateway.relay import Terms
 from gateway.upstream import AddressGuard, Exchange, Upstream
 from gateway.upstream.connection import Connection
 from registry.registry import Registry
@@ -117,9 +120,9 @@ async def proxy_over(upstream: Any) -> AsyncIterator[Proxy]:
             metrics,
             logs,
             lifecycle,
-            Rules(default_timeout=300, max_timeout=3600, response_bytes=10 << 20, dialect="auto"),
+            Rules(300, 3600, 10 << 20, "auto", Terms(idle=300, keepalive=30, event_bytes=10 << 20)),
             instance="bench",
-            clock=asyncio.get_running_loop().time,
+            loop=asyncio.get_running_loop(),
             caller_line=lambda _caller: line,
             rewrite_card=lambda body, _agent_id, _base: body,
         )

@@ -1,0 +1,158 @@
+"""The answering half of a caller's connection: whole answers in one write, and streams of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from gateway.cycles import Answer, CloseDelimited, Stream
+
+#: Up to this many bytes of body are copied behind their head: cheaper than a second write.
+JOIN: Final = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a caller may take (contract 2.3 and 4, `limits` and `server`).
+
+    Attributes:
+        header_bytes: The request line and all headers, 431 beyond it.
+        request_timeout_seconds: From the first byte of a request to its last, 408 beyond it.
+        answer_seconds: How long the answer to a call may wait to be taken.
+    """
+
+    header_bytes: int = 32 * 1024
+    request_timeout_seconds: float = 60.0
+    answer_seconds: float = 10.0
+
+
+class Answering(HttpToolsProtocol):
+    """Writes what the proxy answers, without ASGI. It is the outlet of the stream at hand.
+
+    Attributes:
+        lost: The caller has left, or was cut off, while a request was unanswered.
+        on_lost: Called then, once; forgotten when the response is complete.
+        done: Set when the answer at hand is complete, or the caller is lost; for whoever waits in a task.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        limits: ServerLimits,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.limits = limits
+        self.lost = False
+        self.on_lost: Callable[[], None] | None = None
+        self.done: asyncio.Future[None] | None = None
+        self._stream: Stream | None = None
+        self._chunked = False
+
+    def close(self) -> None:
+        """End the connection once everything written is sent."""
+        raise NotImplementedError
+
+    def deliver(self, reply: Answer | None) -> None:
+        """Take the reply to the call at hand; None if there is nobody left to answer."""
+        if reply is None or self.lost or self.cycle.disconnected:
+            return
+        if reply.stream is None:
+            self._respond(reply.status, reply.head, reply.body)
+        else:
+            self._begin(reply.status, reply.head, reply.stream)
+
+    def completed(self) -> None:
+        """Note the end of an answer."""
+        self.on_lost = self._stream = None
+        done, self.done = self.done, None
+        if done is not None and not done.done():
+            done.set_result(None)
+
+    # A whole answer
+
+    def _respond(self, status: int, head: bytes, body: bytes) -> None:
+        whole = self._head(status, head)
+        if len(body) <= JOIN:
+            self.transport.write(whole + body)
+        else:
+            self.transport.write(whole)
+            self.transport.write(body)
+        self._complete()
+
+    def _head(self, status: int, head: bytes) -> bytes:
+        return b"%b%b%b%b" % (
+            STATUS_LINE[status],
+            b"".join(b"%b: %b\r\n" % line for line in self.server_state.default_headers),
+            head,
+            b"\r\n" if self.cycle.keep_alive else b"connection: close\r\n\r\n",
+        )
+
+    def _complete(self) -> None:
+        cycle = self.cycle
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.close()
+        self.on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(self.limits.answer_seconds, self._cut_off, cycle)
+
+    def _cut_off(self, cycle: object) -> None:
+        """End the connection of a caller that has not taken its answer in time (contract 2.3)."""
+        if self.cycle is cycle and self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+    # A stream: this is its outlet
+
+    def _begin(self, status: int, head: bytes, stream: Stream) -> None:
+        cycle = self.cycle
+        cycle.response_started = True
+        # HTTP/1.0 knows no chunks: there the end of the connection ends the body.
+        self._chunked = not isinstance(cycle, CloseDelimited)
+        if self._chunked:
+            head += b"transfer-encoding: chunked\r\n"
+        self.transport.write(self._head(status, head))
+        self._stream = stream
+        stream.attach(self)
+
+    def push(self, data: bytes) -> None:
+        """Write whole events."""
+        if self._stream is not None and not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def finish(self) -> None:
+        """End the stream in an orderly way."""
+        if self._stream is not None and not self.transport.is_closing():
+            if self._chunked:
+                self.transport.write(b"0\r\n\r\n")
+            self._complete()
+
+    def abort(self) -> None:
+        """End the connection at once, whatever is still unsent."""
+        self.transport.abort()
+
+    def unsent(self) -> int:
+        """Tell how many bytes the caller has not taken."""
+        return self.transport.get_write_buffer_size()
+
+    def pause_writing(self) -> None:
+        """The caller does not keep up: a stream stops reading from its agent."""
+        super().pause_writing()
+        if self._stream is not None:
+            self._stream.pause()
+
+    def resume_writing(self) -> None:
+        """The caller has caught up."""
+        super().resume_writing()
+        if self._stream is not None:
+            self._stream.resume()

@@ -1,0 +1,338 @@
+"""One call on its straight way: admitted, forwarded, ended (contract 2); or opened as a stream (contract 3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway import jsonrpc, outcomes
+from gateway.faults import FAULTS, Fault
+from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
+from gateway.heads import in_query, reply_head, request_head, stream_head
+from gateway.jsonrpc import NULL, Envelope, Refused
+from gateway.logs import CallLine, now
+from gateway.messages import Reply, Request
+from gateway.methods import CARD_GETTERS, READ_ONLY, V1_METHODS
+from gateway.metrics import CANCELLED, SUCCESS
+from gateway.outcomes import Outcome
+from gateway.peers import Peer, is_agent_id
+from gateway.push import cancellation
+from gateway.relay import Relay
+from gateway.stream_formats import Writer
+from gateway.upstream import Exchange
+
+if TYPE_CHECKING:
+    from gateway.proxy import Proxy
+
+log = logging.getLogger(__name__)
+
+#: Bounds of the note that a stream is not read any more: seconds, and bytes of an answer that nobody reads.
+CANCEL_SECONDS = 5.0
+CANCEL_BYTES = 65536
+
+
+class Call:
+    """One call. Whoever drives it may `cancel` it at any time; each way to end passes `_record` once."""
+
+    __slots__ = (
+        "_a2a",
+        "_answer",
+        "_deliver",
+        "_envelope",
+        "_exchange",
+        "_holding",
+        "_inbound",
+        "_peer",
+        "_proxy",
+        "_relay",
+        "_request",
+        "_request_id",
+        "_started",
+        "_stream_id",
+        "_timeout",
+        "ended",
+    )
+
+    def __init__(self, proxy: Proxy, request: Request, deliver: Callable[[Reply | None], None]) -> None:
+        self._proxy = proxy
+        self._request = request
+        self._deliver = deliver
+        self._started = proxy.clock()
+        self._inbound: Inbound = proxy.headers.read(request.headers)
+        self._request_id = self._inbound.request_id or proxy.new_request_id()
+        self._a2a = False
+        self._envelope: Envelope | None = None
+        self._peer: Peer | None = None
+        self._exchange: Exchange | None = None
+        self._answer: Outbound | None = None
+        self._relay: Relay | None = None
+        self._stream_id = request.push
+        self._timeout = 0.0  # T; stays 0 for a call that is not forwarded
+        self._holding = False
+        self.ended = False
+
+    def start(self) -> None:
+        """Admit and forward the call, or refuse it."""
+        try:
+            envelope, peer = self._admit()
+            self._forward(envelope, peer)
+        except Refused as refused:
+            self._end_with(outcomes.failed(FAULTS[refused.reason], refused.detail), refused.id)
+        except Exception:
+            self._broken()
+
+    def cancel(self) -> None:
+        """The caller has left: close the way to the agent, hold nothing against the agent (contract 2.3)."""
+        if self._relay is not None:
+            self._relay.caller_left()
+        elif not self.ended:
+            self._stop_exchange()
+            self._end(None, CANCELLED, "")
+
+    # --- admission ---
+
+    def _admit(self) -> tuple[Envelope, Peer]:
+        """Check in the order of contract 2.1; the first failure answers."""
+        request, inbound = self._request, self._inbound
+        self._a2a = self._speaks_a2a()
+        if not is_json(inbound.content_type):
+            raise Refused("CONTENT_TYPE", "")
+        if request.body is None:
+            raise Refused("REQUEST_TOO_LARGE", "")
+        if not request.agent:
+            raise Refused("EMPTY_AGENT_ID", "")
+        envelope = self._envelope = jsonrpc.read(request.body)
+        if self._proxy.rules.dialect == "auto" and envelope.method in V1_METHODS and not request.push:
+            self._a2a = True
+        peer = self._peer = self._proxy.peers.find(request.agent)
+        if peer is None:
+            raise _unknown_agent(request.agent)
+        self._check_gateway(peer)
+        return envelope, peer
+
+    def _speaks_a2a(self) -> bool:
+        """Tell the dialect as far as headers and query do (contract, introduction)."""
+        inbound = self._inbound
+        if self._request.query and inbound.version is None:
+            version = in_query(self._request.query, "A2A-Version")
+            inbound.version = version.encode() if version and version.isascii() else None
+        dialect = self._proxy.rules.dialect
+        return inbound.version is not None if dialect == "auto" else dialect == "a2a"
+
+    def _check_gateway(self, peer: Peer) -> None:
+        proxy = self._proxy
+        if self._inbound.via and any(proxy.via in value for value in self._inbound.via):
+            raise Refused("LOOP_DETECTED", "")
+        if proxy.lifecycle.refusing:
+            raise Refused("GATEWAY_SHUTDOWN", "")
+        if peer.credential_missing:
+            raise Refused("CREDENTIAL_MISSING", "")
+        if not peer.slots.take():
+            raise Refused("SERVER_BUSY", "")
+        self._holding = True
+        proxy.lifecycle.begin()
+
+    # --- forwarding ---
+
+    def _forward(self, envelope: Envelope, peer: Peer) -> None:
+        proxy, rules, body = self._proxy, self._proxy.rules, self._request.body or b""
+        timeout = min(envelope.timeout or rules.default_timeout, rules.max_timeout)
+        line = proxy.caller_line(self._request.caller)
+        exchange = Exchange(
+            request_head(peer.prefix, self._inbound, envelope, line, proxy.via, self._request_id, len(body)),
+            body,
+            deadline=self._started + timeout,
+            cap=rules.response_bytes,
+            repeatable=envelope.method in READ_ONLY,
+            done=self._answered,
+            on_head=self._look_at_head,
+        )
+        self._exchange = exchange
+        self._timeout = timeout
+        peer.pool.start(exchange)
+
+    def _look_at_head(self, exchange: Exchange) -> None:
+        """The agent's answer decides whether this is a stream, whatever the method was (contract 3.1)."""
+        answer = self._answer = read_answer(exchange.headers)
+        if answer.kind == EVENT_STREAM and 200 <= exchange.status < 300:
+            try:
+                self._open_stream(exchange, answer)
+            except Exception:
+                self._broken()
+
+    def _answered(self, exchange: Exchange) -> None:
+        if self._relay is not None:
+            self._relay.agent_ended(exchange.failure)
+            return
+        self._release()
+        try:
+            failure, answer, status = exchange.failure, self._answer, exchange.status
+            if failure is None or (answer is not None and outcomes.is_told_by_status(status, failure)):
+                id = self._envelope.id if self._envelope else None
+                self._end_with(outcomes.of_answer(status, exchange.body, answer or Outbound(), id))
+            else:
+                agent_id = self._peer.agent_id if self._peer else ""
+                self._end_with(outcomes.of_failure(failure, agent_id, self._timeout))
+        except Exception:
+            self._broken()
+
+    # --- a stream: the call is the relay's host ---
+
+    def _open_stream(self, exchange: Exchange, answer: Outbound) -> None:
+        proxy, request = self._proxy, self._request
+        if self._envelope is None or self._envelope.id is None:  # a notification: nobody reads the events
+            self._stop_exchange()
+            self._end_with(Outcome(SUCCESS, b""))
+            return
+        if not self._stream_id:
+            self._stream_id = proxy.new_stream_id()
+        wish = in_query(request.query, "format") or ("envelope" if self._inbound.envelope else "")
+        enveloped = wish != "auto" if request.push else wish == "envelope"
+        writer = Writer(self._stream_id.decode(), envelope=enveloped, number_ids=bool(request.push))
+        self._relay = Relay(self, exchange, writer, proxy.rules.streams, proxy.loop)
+        proxy.metrics.streams += 1
+        self._deliver(Reply(200, stream_head(self._request_id, answer), b"", self._relay))
+
+    def stream_events(self, count: int, first: bool) -> None:
+        """Count events; the first one shows how long the agent thought."""
+        if self._peer is not None:
+            self._peer.cells.events += count
+        if first:
+            self._proxy.metrics.first_event.observe(self._proxy.clock() - self._started)
+
+    def stream_error(self, reason: str) -> tuple[int, str, list[Any], bytes]:
+        """Give code, message, data and request id of the event that ends the stream (contract 3.5)."""
+        fault = FAULTS[reason]
+        code = -32001 if reason == "STREAM_IDLE" else -32603
+        if self._peer is not None:
+            self._peer.cells.error(code)
+        message = fault.message.format(f"{self._proxy.rules.streams.idle:g}")
+        data = jsonrpc.error_data(fault, self._named())
+        id = self._envelope.id if self._envelope else None
+        return -32603 if self._a2a else code, message, data, id or NULL
+
+    def stream_ended(self, status: str, reason: str, events: int, size: int) -> None:
+        """Free what the call holds, count and log."""
+        self._relay = None
+        self._proxy.metrics.streams -= 1
+        self._stop_exchange()
+        self._record(200, status, reason, size, events)
+
+    def cancel_stream(self) -> None:
+        """Tell an agent of the envelope format that its stream is not read any more (contract 3.7)."""
+        proxy, peer = self._proxy, self._peer
+        if peer is None or proxy.lifecycle.refusing:
+            return
+        body = cancellation(self._stream_id)
+        envelope, line = Envelope(None, "stream_cancel"), proxy.caller_line(self._request.caller)
+        inbound = Inbound(content_type=b"application/json")
+        head = request_head(peer.prefix, inbound, envelope, line, proxy.via, self._request_id, len(body))
+        deadline = proxy.clock() + CANCEL_SECONDS
+        exchange = Exchange(head, body, deadline=deadline, cap=CANCEL_BYTES, repeatable=False, done=lambda _: None)
+        peer.pool.start(exchange)
+
+    # --- the ends ---
+
+    def _stop_exchange(self) -> None:
+        if self._exchange is not None:
+            self._exchange.cancel()
+        self._release()
+
+    def _release(self) -> None:
+        """Free what the call holds, once, whichever path comes first."""
+        self._exchange = None
+        if self._holding:
+            self._holding = False
+            self._proxy.lifecycle.end()
+            if self._peer is not None:
+                self._peer.slots.give()
+
+    def _broken(self) -> None:
+        """A fault of our own: say so, and lose neither the slot nor the caller."""
+        log.exception("internal error", extra={"fields": {"request_id": self._request_id.decode()}})
+        self._stop_exchange()
+        if not self.ended:
+            self._end_with(outcomes.failed(FAULTS["INTERNAL"]))
+
+    def _end_with(self, outcome: Outcome, id: bytes = NULL) -> None:
+        """Write the reply for an outcome; a notification is answered 202 whatever became of it."""
+        fault, envelope = outcome.fault, self._envelope
+        if fault is not None:
+            (self._peer.cells if self._peer else self._proxy.metrics.unknown).error(fault.code)
+        if envelope is not None and envelope.id is None:
+            reply = Reply(202, reply_head(0, self._request_id, self._answer), b"")
+        elif fault is None:
+            reply = self._relayed(outcome.body or b"")
+        else:
+            if envelope is not None:
+                id = NULL if self._request.push else envelope.id or NULL
+            body = self._error(outcome, fault, id)
+            head = reply_head(len(body), self._request_id, self._answer)
+            reply = Reply(fault.http, b"%bx-gateway-error: %b\r\n" % (head, fault.reason.encode()), body)
+        self._end(reply, outcome.status, fault.reason if fault else "")
+
+    def _relayed(self, body: bytes) -> Reply:
+        envelope, peer = self._envelope, self._peer
+        if envelope is not None and peer is not None and envelope.method in CARD_GETTERS:
+            body = self._proxy.rewrite_card(body, peer.agent_id, self._request.headers)
+        return Reply(200, reply_head(len(body), self._request_id, self._answer), body)
+
+    def _error(self, outcome: Outcome, fault: Fault, id: bytes) -> bytes:
+        return jsonrpc.error(
+            fault,
+            id,
+            detail=outcome.detail,
+            a2a=self._a2a,
+            metadata=self._named() | outcome.metadata,
+            foreign=outcome.foreign,
+        )
+
+    def _named(self) -> dict[str, str]:
+        agent = self._request.agent
+        return {"agentId": agent.decode()} if is_agent_id(agent) else {}
+
+    def _end(self, reply: Reply | None, status: str, reason: str) -> None:
+        if reply is None:
+            self._record(0, status, reason, 0)
+        else:
+            self._record(reply.status, status, reason, len(reply.body))
+        self._deliver(reply)
+
+    def _record(self, http: int, status: str, reason: str, size: int, events: int = 0) -> None:
+        """Count and log, before the answer is written: the only place where a call ends."""
+        self.ended = True
+        proxy = self._proxy
+        seconds = proxy.clock() - self._started
+        method = "" if self._envelope is None else self._envelope.method
+        proxy.metrics.call(method, status)
+        if self._timeout and self._peer is not None:
+            self._peer.cells.request(method, status, seconds)
+        if proxy.logs.calls:
+            proxy.logs.call(
+                CallLine(
+                    time=now(),
+                    level="info",
+                    event="call",
+                    request_id=self._request_id.decode("ascii"),
+                    caller=self._request.caller,
+                    agent="" if self._peer is None else self._peer.agent_id,
+                    method=method[:128],
+                    outcome=status,
+                    reason=reason,
+                    status=http,
+                    duration_ms=round(seconds * 1000, 3),
+                    bytes_in=len(self._request.body or b""),
+                    bytes_out=size,
+                    events=events,
+                    trace_id=self._inbound.traceparent[3:35].decode("latin-1")
+                    if self._inbound.traceparent
+                    else "",
+                )
+            )
+
+
+def _unknown_agent(segment: bytes) -> Refused:
+    if not is_agent_id(segment):
+        return Refused("INVALID_AGENT_ID", "")
+    return Refused("AGENT_NOT_FOUND", segment.decode())
