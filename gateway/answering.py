@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from gateway.cycles import Answer, CloseDelimited, Stream
+from gateway.cycles import CloseDelimited
 
 #: Up to this many bytes of body are copied behind their head: cheaper than a second write.
 JOIN: Final = 262_144
@@ -30,6 +30,39 @@ class ServerLimits:
     header_bytes: int = 32 * 1024
     request_timeout_seconds: float = 60.0
     answer_seconds: float = 10.0
+
+
+class Stream(Protocol):
+    """A stream of events as the connection sees it."""
+
+    def attach(self, outlet: Answering) -> None:
+        """Begin to write to the outlet."""
+
+    def pause(self) -> None:
+        """The caller does not keep up."""
+
+    def resume(self) -> None:
+        """The caller has caught up."""
+
+
+class Answer(Protocol):
+    """A whole answer: status code, header lines, body; or a stream."""
+
+    @property
+    def status(self) -> int:
+        """Status code."""
+
+    @property
+    def head(self) -> bytes:
+        """Header lines, each with its CRLF."""
+
+    @property
+    def body(self) -> bytes:
+        """The whole body, or nothing."""
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream, if it is one."""
 
 
 class Answering(HttpToolsProtocol):

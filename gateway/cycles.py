@@ -3,62 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
 
 from uvicorn._types import ASGI3Application, ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gateway.headers import Headers
-
-if TYPE_CHECKING:
-    from gateway.answering import Answering
-    from gateway.protocol import Caller
-
-
-class Stream(Protocol):
-    """A stream of events as the connection sees it."""
-
-    def attach(self, outlet: Answering) -> None:
-        """Begin to write to the outlet."""
-
-    def pause(self) -> None:
-        """The caller does not keep up."""
-
-    def resume(self) -> None:
-        """The caller has caught up."""
-
-
-class Answer(Protocol):
-    """A whole answer: status code, header lines, body; or a stream."""
-
-    @property
-    def status(self) -> int:
-        """Status code."""
-
-    @property
-    def head(self) -> bytes:
-        """Header lines, each with its CRLF."""
-
-    @property
-    def body(self) -> bytes:
-        """The whole body, or nothing."""
-
-    @property
-    def stream(self) -> Stream | None:
-        """The stream, if it is one."""
-
-
-class Door(Protocol):
-    """Takes calls straight from the connection: the same that `Dispatch` takes over ASGI, for less."""
-
-    port: int
-    """The API listener's; connections to the metrics listener have no door."""
-
-    def admits(self, url: bytes, fields: dict[bytes, bytes]) -> bool:
-        """Tell whether a POST with this target and these headers may skip ASGI."""
-
-    def call(self, caller: Caller, url: bytes, headers: Headers, body: bytes) -> None:
-        """Take a complete call; the answer goes to `caller.respond`."""
 
 
 class _NoEvent:

@@ -7,9 +7,11 @@ trailers out of the headers, insist on one `Host`, tell at once that the caller 
 moment after an early answer, so that a reset does not destroy it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import urllib.parse
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 from uvicorn._types import HTTPScope
@@ -18,7 +20,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from uvicorn.server import ServerState
 
 from gateway.answering import Answering, ServerLimits
-from gateway.cycles import CloseDelimited, Cycle, Direct, Door
+from gateway.cycles import CloseDelimited, Cycle, Direct
+from gateway.headers import Headers
 from gateway.lifecycle import Lifecycle
 
 MAX_HEADERS = 100
@@ -43,6 +46,19 @@ class _Refused(Exception):
 
 class _Pipelined(Exception):
     """Raised inside a parser callback: a second request came before the first was answered."""
+
+
+class Door(Protocol):
+    """Takes calls straight from the connection: the same that `Dispatch` takes over ASGI, for less."""
+
+    port: int
+    """The API listener's; connections to the metrics listener have no door."""
+
+    def admits(self, url: bytes, fields: dict[bytes, bytes]) -> bool:
+        """Tell whether a POST with this target and these headers may skip ASGI."""
+
+    def call(self, caller: Caller, url: bytes, headers: Headers, body: bytes) -> None:
+        """Take a complete call; the answer goes to `caller.deliver`."""
 
 
 class Caller(Answering):

@@ -28,9 +28,8 @@ import uvloop
 from uvicorn._types import ASGI3Application
 
 from gateway.answering import ServerLimits
-from gateway.cycles import Door
 from gateway.lifecycle import Lifecycle
-from gateway.protocol import Caller
+from gateway.protocol import Caller, Door
 
 logger = logging.getLogger(__name__)
 
