@@ -15,7 +15,7 @@ from tests.fakes.health_peer import DOCUMENT, AgentPeer, check, codes, statuses
 
 def target(peer: AgentPeer, **more: Any) -> Target:
     options = {name: more.pop(name) for name in ("required_capabilities", "functional") if name in more}
-    return Target(type="agent", endpoint=peer.base, timeout_ms=500, agent=AgentOptions(**options), **more)
+    return Target(type="agent", endpoint=peer.base, timeout_ms=1000, agent=AgentOptions(**options), **more)
 
 
 async def judge(peer: AgentPeer, environ: dict[str, str] | None = None, **more: Any) -> dict[str, str]:

@@ -20,7 +20,7 @@ OK = reply.body(b"fine")
 
 
 def target(endpoint: str, **more: Any) -> Target:
-    return Target(type="http", endpoint=endpoint, timeout_ms=400, **more)
+    return Target(type="http", endpoint=endpoint, **{"timeout_ms": 400, **more})
 
 
 async def probe(endpoint: str, *, ca_file: str | None = None, **more: Any) -> Finding:
@@ -187,7 +187,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 async def over_tls(authority: Authority, kind: Kind, *, trusted: bool = True, name: str = "localhost") -> Finding:
     async with FaultAgent(tls=authority.server(kind), name=name) as agent:
         agent.always(OK)
-        return await probe(agent.url, ca_file=str(authority.ca_file) if trusted else None)
+        return await probe(agent.url, ca_file=str(authority.ca_file) if trusted else None, timeout_ms=5000)
 
 
 async def test_tls_with_a_good_certificate(authority: Authority) -> None:

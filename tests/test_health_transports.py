@@ -35,7 +35,7 @@ EACH = pytest.mark.parametrize("opened", [_pool, _httpx], ids=["pool", "httpx"])
 
 
 def a2a(endpoint: str, **more: object) -> Target:
-    return Target(type="a2a", endpoint=endpoint, timeout_ms=400, **more)  # type: ignore[arg-type]
+    return Target(type="a2a", endpoint=endpoint, **{"timeout_ms": 400, **more})  # type: ignore[arg-type]
 
 
 @EACH
@@ -44,7 +44,7 @@ async def test_a_healthy_agent(opened: Open) -> None:
     options = A2AOptions(functional=A2AFunctional("hello"))
     every = tuple(one for one in Check if one is not Check.DEPENDENCY)
     async with A2APeer() as peer, opened() as transport:
-        result = await check(a2a(peer.base, checks=every, a2a=options), transport=transport)
+        result = await check(a2a(peer.base, checks=every, a2a=options, timeout_ms=5000), transport=transport)
         assert result.status is Status.HEALTHY, codes(result)
         measured = result.checks[Check.REACHABILITY].measured
         assert measured is not None

@@ -145,7 +145,12 @@ async def run(
     """A run with the engine's own transport, unless another is given."""
     from healthcheck.transport import ProbeTransport, tls_context
 
-    own = transport or ProbeTransport(lambda: tls_context(ca_file))
+    own = transport
+    if own is None:
+        # as the command does: no deadline pays for imports or for loading the roots
+        context = tls_context(ca_file) if any(one.endpoint.startswith("https:") for one in targets) else None
+        own = ProbeTransport(lambda: context or tls_context(ca_file))
+        await own.warm_up()
     try:
         return await Engine(own, environ=environ or {}, **options).run(targets)
     finally:
