@@ -227,6 +227,7 @@ def served(
     thread = threading.Thread(target=main)
     thread.start()
     try:
+        assert tiny.seen.get(timeout=5) == "startup"
         yield Served(tiny, *ports, on_loop=loop.call_soon_threadsafe)
     finally:
         if not loop.is_closed():
