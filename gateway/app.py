@@ -124,11 +124,11 @@ async def serve_on(
             ),
             door=app,
         )
+        logs.event("stopped")
     finally:
         watcher.cancel()
         await upstream.aclose()
         await registry.close()
-        logs.event("stopped")
 
 
 def _application(
