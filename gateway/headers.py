@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
+
+import msgspec
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -81,8 +82,7 @@ class _Learning(dict[bytes, int]):
         return verdict
 
 
-@dataclass(slots=True)
-class Inbound:
+class Inbound(msgspec.Struct, gc=False):
     """What a caller's headers say: the lines that go on, and the values that the gateway itself acts on.
 
     Attributes:
@@ -95,11 +95,11 @@ class Inbound:
         envelope: Whether the caller wants every event in KubeMQ's envelope (contract 3.4).
     """
 
-    lines: list[bytes] = field(default_factory=list)
+    lines: list[bytes] = []
     content_type: bytes | None = None
     request_id: bytes | None = None
     version: bytes | None = None
-    via: list[bytes] = field(default_factory=list)
+    via: list[bytes] = []
     traceparent: bytes = b""
     envelope: bool = False
 
@@ -175,11 +175,10 @@ def _judge_back(name: bytes) -> int:
 _back = _Learning(_SPECIAL_BACK, _judge_back)
 
 
-@dataclass(slots=True)
-class Outbound:
+class Outbound(msgspec.Struct, gc=False):
     """What an agent's headers say: the lines that go back to the caller, the kind of its body, Retry-After."""
 
-    lines: list[bytes] = field(default_factory=list)
+    lines: list[bytes] = []
     kind: bytes = b""
     retry_after: bytes | None = None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from gateway import faults, jsonrpc
 from gateway.faults import FAULTS, SAFE, UNAVAILABLE_RETRY, UNSAFE, Fault
@@ -35,8 +37,7 @@ _REASONS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, gc=False):
     """How a call ended.
 
     Attributes:
@@ -52,7 +53,7 @@ class Outcome:
     body: bytes | None = None
     fault: Fault | None = None
     detail: str = ""
-    metadata: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = {}
     foreign: bytes | None = None
 
 
