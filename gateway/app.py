@@ -122,7 +122,7 @@ async def serve_on(
                 settings.server.request_timeout_seconds,
                 settings.a2a.gateway_timeout_buffer_seconds,
             ),
-            door=app,
+            door=app if settings.server.fast_path else None,
         )
         logs.event("stopped")
     finally:

@@ -77,6 +77,7 @@ class Dispatch:
         self._proxy = proxy
         self._rest = rest
         self._metrics = metrics
+        self._by_path = metrics.by_path
         self._hosts = hosts
         self._doors = doors
         self.port = doors.port
@@ -123,6 +124,7 @@ class Dispatch:
 
     async def _answered(self, caller: Caller, request: Request) -> None:
         """Wait until the answer is complete, or the caller is gone."""
+        self._by_path["asgi"] += 1
         done = caller.done = caller.loop.create_future()
         self._begin(caller, request)
         await done
@@ -147,6 +149,7 @@ class Dispatch:
 
     def call(self, caller: Caller, url: bytes, headers: Headers, body: bytes) -> None:
         """Take a complete call."""
+        self._by_path["direct"] += 1
         path, _, query = url.partition(b"?")
         self._begin(caller, Request(_segment(path), headers, query, body))
 

@@ -74,6 +74,7 @@ class Metrics:
         self.unknown = Cells(UNKNOWN)
         self.calls: dict[tuple[str, str], int] = {}
         self.streams = 0
+        self.by_path = {"direct": 0, "asgi": 0}
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -154,6 +155,10 @@ class Metrics:
         parts.extend(
             f'vitalgate_calls_total{{method="{method}",outcome="{outcome}"}} {count}\n'
             for (method, outcome), count in sorted(self.calls.items())
+        )
+        parts.append(_head("vitalgate", "requests_by_path_total", "counter", "Calls by their way in."))
+        parts.extend(
+            f'vitalgate_requests_by_path_total{{path="{path}"}} {count}\n' for path, count in self.by_path.items()
         )
         return "".join(parts).encode()
 

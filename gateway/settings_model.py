@@ -116,6 +116,7 @@ class ServerSettings(Section):
     shutdown_delay_seconds: SecondsOrZero = 0
     drain_seconds: SecondsOrZero = 20
     platform_name: Name = "kubemq"
+    fast_path: bool = True
 
 
 class MetricsSettings(Section):

@@ -14,7 +14,7 @@ import pytest
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.raw import exchange, open_raw
-from tests.fakes.running import Running, eventually, running
+from tests.fakes.running import JSON, Running, eventually, running
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"message/send","params":{}}'
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{}}'
@@ -32,9 +32,11 @@ async def agent() -> AsyncIterator[FaultAgent]:
         yield fake
 
 
-@pytest.fixture
-async def gateway() -> AsyncIterator[Running]:
-    async with running(a2a={"agent_max_concurrency": 100, "max_request_bytes": 100_000}) as it:
+@pytest.fixture(params=["direct", "asgi"])
+async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    """Both ways into the core must behave alike."""
+    server = {"fast_path": request.param == "direct"}
+    async with running(server=server, a2a={"agent_max_concurrency": 100, "max_request_bytes": 100_000}) as it:
         yield it
 
 
@@ -204,6 +206,18 @@ async def test_a_trailing_slash_is_the_same_and_never_a_redirect(gateway: Runnin
     await gateway.register(agent)
     headers = {"content-type": "application/json"}
     assert (await gateway.client.post("/a2a/echo/", content=CALL, headers=headers)).content == ANSWER
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_the_way_in_is_a_setting_and_is_counted(fast_path: bool, agent: FaultAgent) -> None:
+    """`server.fast_path`; what is no plain call takes the other way in any case."""
+    async with running(server={"fast_path": fast_path}) as gateway:
+        await gateway.register(agent)
+        await gateway.call(CALL)
+        await gateway.client.post("/a2a/echo", content=_pieces(1), headers=JSON)
+        direct = await gateway.metric("vitalgate_requests_by_path_total", path="direct")
+        asgi = await gateway.metric("vitalgate_requests_by_path_total", path="asgi")
+        assert (direct, asgi) == ((1, 1) if fast_path else (0, 2))
 
 
 # --- 2.2: what the agent receives ---

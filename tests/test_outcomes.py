@@ -34,10 +34,12 @@ async def agent() -> AsyncIterator[FaultAgent]:
         yield fake
 
 
-@pytest.fixture
-async def gateway() -> AsyncIterator[Running]:
+@pytest.fixture(params=["direct", "asgi"])
+async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    """Both ways into the core must behave alike."""
+    server = {"fast_path": request.param == "direct"}
     settings = {"default_timeout_seconds": T, "agent_max_response_bytes": CAP, "agent_max_concurrency": 2}
-    async with running(a2a=settings) as it:
+    async with running(server=server, a2a=settings) as it:
         yield it
 
 
