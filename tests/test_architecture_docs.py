@@ -57,6 +57,22 @@ def test_links_lead_somewhere(path: str) -> None:
     assert (ROOT / "docs" / path).exists()
 
 
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+
+
+@pytest.mark.parametrize("file", DECISIONS, ids=lambda file: file.stem)
+def test_a_decision_is_short_and_listed_and_its_links_lead_somewhere(file: Path) -> None:
+    text = file.read_text()
+    assert text.startswith(f"# {file.stem[:4]}: ")
+    assert "**Context.**" in text
+    assert "**Decision.**" in text
+    assert len(text.splitlines()) <= 60
+    title = text.splitlines()[0].partition(": ")[2]
+    assert f"[{file.stem[:4]}]({file.name}) | {title} |" in (file.parent / "README.md").read_text()
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (file.parent / link).exists(), link
+
+
 def test_who_imports_the_frameworks() -> None:
     edge = {"gateway/app.py", *(name for name in modules() if name.startswith("gateway/routes/"))}
     assert importers("litestar") <= edge
