@@ -115,6 +115,8 @@ class Connection(asyncio.Protocol):
         self.lost = False
         self.ended_by_us = False
         self.peer_gone = asyncio.Event()
+        self.sent = 0
+        """Bytes written so far; while the peer does not read, it stands still."""
         self._buffer = bytearray()
         self._arrived = asyncio.Event()
         self._writable = asyncio.Event()
@@ -200,6 +202,7 @@ class Connection(asyncio.Protocol):
                 self._peer_left()  # a write failed: uvloop tells the protocol only later
             raise ConnectionResetError("the peer has left")
         self.transport.write(data)
+        self.sent += len(data)
         await asyncio.sleep(0)  # so that an endless body lets others run even if the peer takes all of it
         await self._writable.wait()
 
