@@ -8,7 +8,7 @@ JOBS ?= 2
 # Further arguments for pytest or the benchmark: make test ARGS="-k stream".
 ARGS ?=
 
-.PHONY: help run test test-full lint format bench clean .venv .venv-sdk03 .venv-bench
+.PHONY: help run test test-full lint format bench clean .venv .venv-sdk03 .venv-bench .js-sdk
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -17,10 +17,10 @@ help:  ## list the targets
 run: .venv/.installed  ## start the gateway on 127.0.0.1:9090 with a demo agent; ARGS="--port 9091"
 	@exec .venv/bin/vitalgate serve --demo $(ARGS)
 
-test: lint .venv-sdk03/.installed  ## all checks, and the tests that take less than ten minutes
+test: lint .venv-sdk03/.installed .js-sdk  ## all checks, and the tests that take less than ten minutes
 	.venv/bin/pytest -q -n $(JOBS) -m "not long" $(ARGS)
 
-test-full: lint .venv-sdk03/.installed  ## the same with soak, fuzz and large-fleet tests
+test-full: lint .venv-sdk03/.installed .js-sdk  ## the same with soak, fuzz and large-fleet tests
 	.venv/bin/pytest -q -n $(JOBS) $(ARGS)
 
 lint: .venv/.installed-dev  ## style, types, and which package may import which
@@ -38,7 +38,7 @@ bench: .venv-bench/.installed  ## measure beside nginx, Envoy and the reference 
 
 clean:  ## remove the virtual environments and caches
 	rm -rf .venv .venv-sdk03 .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf build dist *.egg-info
+	rm -rf build dist *.egg-info $(JS_SDK:%=%/node_modules)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: .venv/.installed-dev
@@ -70,6 +70,22 @@ endef
 	$(call venv,.venv-sdk03)
 	@echo "installing a2a-sdk 0.3.26 for the tests ..."
 	@.venv-sdk03/$(PIP) 'a2a-sdk[http-server]==0.3.26'
+	@touch $@
+
+# Clients made with the JavaScript SDK, where there is a node: without one the tests skip them, and say so.
+JS_SDK = tests/fakes/js/sdk13 tests/fakes/js/sdk03
+NPM_INSTALL = npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+
+ifneq ($(shell command -v node),)
+.js-sdk: $(JS_SDK:%=%/node_modules/.installed)
+else
+.js-sdk: ;
+endif
+
+%/node_modules/.installed: %/package.json
+	@command -v npm >/dev/null || { echo "there is node, but no npm; on Debian and Ubuntu: apt install npm" >&2; exit 1; }
+	@echo "installing the JavaScript SDK of $* for the tests ..."
+	@cd $* && $(NPM_INSTALL)
 	@touch $@
 
 .venv-bench/.installed: pyproject.toml

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,10 @@ START_SECONDS = 30.0
 """Importing an SDK on a busy machine takes seconds."""
 STOP_SECONDS = 10.0
 
+Record = list[dict[str, Any]]
+
+NODE = shutil.which("node")
+"""Runs the JavaScript clients, where there is one."""
 SDK13 = Path(sys.executable)
 SDK03 = ROOT / ".venv-sdk03" / "bin" / "python"
 """The Python of the environment with a2a-sdk 0.3.26 (`make .venv-sdk03`)."""
@@ -117,11 +122,35 @@ def sdk03_agent() -> Program:
     return Program(SDK03, FAKES / "sdk03" / "agent.py")
 
 
-async def sdk13_client(base: str, *options: str) -> list[dict[str, Any]]:
+async def sdk13_client(base: str) -> Record:
     """The steps of an official SDK 1.3 client at that base URL."""
-    return json.loads(await run([SDK13, FAKES / "sdk13" / "client.py", base, *options]))  # type: ignore[no-any-return]
+    return await record(SDK13, FAKES / "sdk13" / "client.py", base)
 
 
-async def sdk03_client(base: str, *options: str) -> list[dict[str, Any]]:
+async def sdk13_streams(base: str, *options: str) -> Record:
+    """The streams of the same; with a number of seconds as option, one that is silent for longer than that."""
+    return await record(SDK13, FAKES / "sdk13" / "streams.py", base, *options)
+
+
+async def sdk03_client(base: str) -> Record:
     """The steps of an official SDK 0.3.26 client at that base URL."""
-    return json.loads(await run([SDK03, FAKES / "sdk03" / "client.py", base, *options]))  # type: ignore[no-any-return]
+    return await record(SDK03, FAKES / "sdk03" / "client.py", base)
+
+
+async def sdk03_streams(base: str, *options: str) -> Record:
+    """The streams of the same; with a number of seconds as option, one that is silent for longer than that."""
+    return await record(SDK03, FAKES / "sdk03" / "streams.py", base, *options)
+
+
+async def js_client(sdk: str, base: str) -> Record:
+    """The steps and streams of an official JavaScript client: `sdk13` or `sdk03`. Its base URL must end in `/`."""
+    folder = FAKES / "js" / sdk
+    assert NODE is not None
+    assert (folder / "node_modules").exists(), f"{folder}/node_modules is missing: run `make .js-sdk`"
+    return await record(NODE, folder / "client.mjs", base.rstrip("/") + "/")
+
+
+async def record(*command: str | Path) -> Record:
+    """What a client program prints: a JSON list of `{"step", "result"}` or `{"step", "error"}`."""
+    steps: Record = json.loads(await run(command))
+    return steps

@@ -1,37 +1,23 @@
 """Unmodified official SDK clients and agents: the same steps directly and through the gateway, the same results.
 
 The programs are in `tests/fakes/sdk13` (a2a-sdk 1.3: protocol 1.0 and 0.3) and `tests/fakes/sdk03` (a2a-sdk
-0.3.26, in an environment of its own).
+0.3.26, in an environment of its own). Streams: `test_sdk_streams.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 import pytest_asyncio
 
-from tests.fakes.gateway import GatewayProcess
 from tests.fakes.kubemq import KubemqAgent
-from tests.fakes.program import Program, sdk03_agent, sdk03_client, sdk13_agent, sdk13_client
+from tests.fakes.program import sdk03_client, sdk13_client
+from tests.fakes.sdks import Client, Peers, by_name, comparable, outcome, peers_at
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Record = list[dict[str, Any]]
-Client = Callable[..., Awaitable[Record]]  # (base URL, options of the program)
-
-AGENTS: dict[str, Callable[[], AbstractAsyncContextManager[Program]]] = {
-    "sdk13": sdk13_agent,
-    "sdk13-only-v1": lambda: sdk13_agent("--only-v1"),
-    "sdk03": sdk03_agent,
-}
 CLIENTS: dict[str, Client] = {"sdk13": sdk13_client, "sdk03": sdk03_client}
 
 PAIRS = [
@@ -41,40 +27,6 @@ PAIRS = [
     pytest.param("sdk03", "sdk03", "0.3", id="0.3.26 speaks to a 0.3 agent"),
     pytest.param("sdk03", "sdk13", "0.3", id="0.3.26 speaks to an agent of both"),
 ]
-
-UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\"]*")
-
-
-def comparable(record: Record) -> Record:
-    """The record without addresses, with ids numbered in order of their appearance and times blanked.
-
-    Whether the agent streams is left out: see `test_clients_with_default_settings`.
-    """
-    text = json.dumps([step for step in record if step["step"] != "address"], sort_keys=True)
-    text = STREAMING.sub("", text)
-    numbers: dict[str, str] = {}
-    text = UUID.sub(lambda found: numbers.setdefault(found.group(), f"id-{len(numbers) + 1}"), text)
-    value: Record = json.loads(TIME.sub("time", text))
-    return value
-
-
-STREAMING = re.compile(r', "streaming": (true|false)')
-
-
-def outcome(record: Record) -> dict[str, str]:
-    """Per step: `ok`, or the error the SDK raised, with its code where the SDK gives no type of its own."""
-    return {step["step"]: _raised(step["error"]) if "error" in step else "ok" for step in record}
-
-
-def _raised(error: dict[str, str]) -> str:
-    code = re.search(r"code=(-\d+)", error["message"])
-    return code.group(1) if code else error["type"]
-
-
-def by_name(record: Record) -> dict[str, Any]:
-    return {step["step"]: step.get("result", step.get("error")) for step in record}
-
 
 EXPECTED = {
     ("sdk13", "get_unknown"): "TaskNotFoundError",
@@ -86,40 +38,10 @@ EXPECTED = {
 GONE = {"TaskNotFoundError", "InternalError"}  # what agents say of a push configuration that is not there
 
 
-@dataclass
-class Peers:
-    """The agents, a gateway at which each is registered under its name here, and what clients got directly."""
-
-    programs: dict[str, Program]
-    gateway: GatewayProcess
-    _records: dict[tuple[str, str], Record] = field(default_factory=dict)
-
-    async def direct(self, client: str, agent: str) -> Record:
-        if (client, agent) not in self._records:
-            self._records[client, agent] = await CLIENTS[client](self.programs[agent].url)
-        return self._records[client, agent]
-
-    async def through(self, client: str, agent: str) -> Record:
-        return await CLIENTS[client](self.gateway.base(agent))
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def peers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peers]:
-    async with AsyncExitStack() as stack, GatewayProcess(tmp_path_factory.mktemp("gateway")) as gateway:
-        started = await asyncio.gather(*(stack.enter_async_context(agent()) for agent in AGENTS.values()))
-        programs = dict(zip(AGENTS, started, strict=True))
-        for name, program in programs.items():
-            await register(gateway, name, program.url)
-        yield Peers(programs, gateway)
-
-
-async def register(gateway: GatewayProcess, agent_id: str, base: str) -> None:
-    """Registers an agent with the card it publishes; `url`, which 1.0 cards lack, is required (contract 5.1)."""
-    async with httpx.AsyncClient(trust_env=False) as http:
-        answer = await http.get(f"{base}.well-known/agent-card.json", headers={"A2A-Version": "1.0"})
-    card = answer.json()
-    url = card.get("url") or card["supportedInterfaces"][0]["url"]
-    await gateway.register({**card, "agent_id": agent_id, "url": url})
+    async with peers_at(tmp_path_factory.mktemp("gateway"), CLIENTS) as peers:
+        yield peers
 
 
 @pytest.mark.parametrize(("client", "agent", "version"), PAIRS)
@@ -147,28 +69,13 @@ async def test_two_direct_runs_are_equal(client: str, agent: str, peers: Peers) 
 @pytest.mark.parametrize(("client", "agent", "version"), PAIRS)
 async def test_through_the_gateway(client: str, agent: str, version: str, peers: Peers) -> None:
     """Contract 5.4, 2.4: the same steps, the same results, and every address is the gateway's."""
-    before = calls(await peers.gateway.scrape(), agent)
+    before = await peers.calls(agent)
     record = await peers.through(client, agent)
-    scraped = await peers.gateway.scrape()
     assert comparable(record) == comparable(await peers.direct(client, agent))
     assert set(by_name(record)["address"]) == {peers.gateway.base(agent)}
     # it was the gateway that carried every step, and it had nothing of its own to say
-    assert calls(scraped, agent) - before >= len(record) - len(["address", "card"])
-    assert not re.search(rf'^kubemq_a2a_errors_total{{agent_id="{agent}"', scraped, re.MULTILINE)
-
-
-def calls(scraped: str, agent: str) -> float:
-    """How many calls to an agent the metrics count."""
-    series = rf'^kubemq_a2a_requests_total{{agent_id="{agent}",.*}} (\S+)$'
-    return sum(float(count) for count in re.findall(series, scraped, re.MULTILINE))
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-async def test_clients_with_default_settings(client: str, peers: Peers) -> None:
-    """Clients stream by default if the card says so: until the gateway relays streams, its cards say no."""
-    record = await CLIENTS[client](peers.gateway.base("sdk13"), "--defaults")
-    assert not by_name(record)["card"]["capabilities"].get("streaming")
-    assert outcome(record) == outcome(await peers.direct(client, "sdk13"))
+    assert await peers.calls(agent) - before >= len(record) - len(["address", "card"])
+    assert await peers.errors(agent) == []
 
 
 @pytest.mark.parametrize("client", CLIENTS)

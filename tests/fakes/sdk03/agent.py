@@ -2,7 +2,9 @@
 
 Prints `ready http://127.0.0.1:PORT/` (the base of its card) and runs until its standard input ends or SIGTERM.
 The text of a message decides what it does: `slow ...` works until it is cancelled, `fail ...` fails,
-`say ...` answers with a message instead of a task, anything else completes with the text as its artifact.
+`say ...` answers with a message instead of a task, `pause ...` says again and again that it is at work until
+`go TASK` is sent, `quiet SECONDS` says nothing for that long, anything else completes with the text as its
+artifact.
 """
 
 from __future__ import annotations
@@ -21,12 +23,22 @@ from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskSt
 from a2a.types import AgentCapabilities, AgentCard, AgentSkill, Part, TextPart
 from a2a.utils import new_agent_text_message, new_task
 
+TICK_SECONDS = 0.05
+
 
 class Executor(AgentExecutor):
+    def __init__(self) -> None:
+        self._paused: dict[str, asyncio.Event] = {}
+        self._slow: dict[str, TaskUpdater] = {}
+
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         text = context.get_user_input()
         if text.startswith("say "):
             await event_queue.enqueue_event(new_agent_text_message(text))
+            return
+        if text.startswith("go "):
+            self._paused.pop(text.removeprefix("go ")).set()
+            await event_queue.enqueue_event(new_agent_text_message("gone"))
             return
         task = new_task(context.message)
         await event_queue.enqueue_event(task)
@@ -34,7 +46,16 @@ class Executor(AgentExecutor):
         await updater.start_work()
         parts = [Part(root=TextPart(text=text))]
         if text.startswith("slow "):
+            self._slow[task.id] = updater
             await asyncio.Event().wait()
+        if text.startswith("quiet "):
+            await asyncio.sleep(float(text.removeprefix("quiet ")))
+        if text.startswith("pause "):
+            await updater.add_artifact([Part(root=TextPart(text="before"))], name="before")
+            go = self._paused[task.id] = asyncio.Event()
+            while not go.is_set():
+                await updater.start_work()
+                await asyncio.sleep(TICK_SECONDS)
         if text.startswith("fail "):
             await updater.failed(updater.new_agent_message(parts))
             return
@@ -42,7 +63,9 @@ class Executor(AgentExecutor):
         await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+        # What goes into this queue is the answer to the cancellation only; streams hear what `execute` says.
+        updater = self._slow.pop(context.task_id, None)
+        await (updater or TaskUpdater(event_queue, context.task_id, context.context_id)).cancel()
 
 
 def card(base: str) -> AgentCard:

@@ -4,7 +4,9 @@
 
 Prints `ready http://127.0.0.1:PORT/` (the base of its card) and runs until its standard input ends or SIGTERM.
 The text of a message decides what it does: `slow ...` works until it is cancelled, `fail ...` fails,
-`say ...` answers with a message instead of a task, anything else completes with the text as its artifact.
+`say ...` answers with a message instead of a task, `pause ...` says again and again that it is at work until
+`go TASK` is sent, `quiet SECONDS` says nothing for that long, anything else completes with the text as its
+artifact.
 """
 
 from __future__ import annotations
@@ -28,11 +30,21 @@ from starlette.applications import Starlette
 PATH = "/rpc/v1"
 
 
+TICK_SECONDS = 0.05
+
+
 class Executor(AgentExecutor):
+    def __init__(self) -> None:
+        self._paused: dict[str, asyncio.Event] = {}
+
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         text = context.get_user_input()
         if text.startswith("say "):
             await event_queue.enqueue_event(new_text_message(text, role=Role.ROLE_AGENT))
+            return
+        if text.startswith("go "):
+            self._paused.pop(text.removeprefix("go ")).set()
+            await event_queue.enqueue_event(new_text_message("gone", role=Role.ROLE_AGENT))
             return
         task = new_task_from_user_message(context.message)
         await event_queue.enqueue_event(task)
@@ -40,6 +52,14 @@ class Executor(AgentExecutor):
         await updater.start_work()
         if text.startswith("slow "):
             await asyncio.Event().wait()
+        if text.startswith("quiet "):
+            await asyncio.sleep(float(text.removeprefix("quiet ")))
+        if text.startswith("pause "):
+            await updater.add_artifact([new_text_part("before")], name="before")
+            go = self._paused[task.id] = asyncio.Event()
+            while not go.is_set():
+                await updater.start_work()
+                await asyncio.sleep(TICK_SECONDS)
         if text.startswith("fail "):
             await updater.failed(updater.new_agent_message([new_text_part(text)]))
             return

@@ -1,8 +1,8 @@
-"""The steps of a client made with the official a2a-sdk 1.3, as a program: `python client.py BASE [--defaults]`.
+"""The steps of a client made with the official a2a-sdk 1.3, as a program: `python client.py BASE`.
 
 Resolves the card at BASE, makes the client that the card asks for, goes through the steps, and prints what
 came back as a JSON list of `{"step", "result"}` or `{"step", "error"}`. Nothing in it knows of a gateway.
-It asks for whole answers, not for streams, unless it is to keep to the SDK's default settings.
+It asks for whole answers; `streams.py` asks for streams.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ def described(card: AgentCard) -> dict[str, Any]:
     return value
 
 
-async def run(base: str, *, streaming: bool) -> list[dict[str, Any]]:
+async def run(base: str) -> list[dict[str, Any]]:
     async with httpx.AsyncClient(timeout=20, trust_env=False) as http:
         card = await A2ACardResolver(http, base).get_agent_card()
-        client = ClientFactory(ClientConfig(streaming=streaming, httpx_client=http)).create(card)
+        client = ClientFactory(ClientConfig(streaming=False, httpx_client=http)).create(card)
         steps = Steps(client)
         first = [
             {"step": "address", "result": [interface.url for interface in card.supported_interfaces]},
@@ -150,4 +150,4 @@ async def run(base: str, *, streaming: bool) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(sys.argv[1], streaming="--defaults" in sys.argv))))
+    print(json.dumps(asyncio.run(run(sys.argv[1]))))
