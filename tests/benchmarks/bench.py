@@ -19,8 +19,8 @@ from tests.benchmarks.cases import Case, Group, Metrics
 from tests.benchmarks.processes import BenchError
 from tests.benchmarks.subjects import Bench
 
-FULL = {"repeats": 5, "window": 2, "many": 10_000}
-QUICK = {"repeats": 1, "window": 1, "many": 1_000}
+FULL = {"repeats": 5, "window": 2, "many": 10_000, "streams": 5_000}
+QUICK = {"repeats": 1, "window": 1, "many": 1_000, "streams": 1_000}
 #: The whole run ends by itself; more than the usual repeats get their own allowance.
 LIMIT_SECONDS, LIMIT_SECONDS_PER_REPEAT = 600, 120
 WAITED_SHARE_TO_MENTION = 0.05
@@ -43,11 +43,12 @@ def measure(bench: Bench, groups: Sequence[Group], repeats: int, seed: int) -> R
             for name in names:
                 say(f"{group.name}: starting {name}")
                 bench.start(name)
-        for repeat in range(repeats):
+        turns = min(repeats, group.at_most or repeats)
+        for repeat in range(turns):
             pairs = [(case, name) for case in group.cases for name in case.subjects]
             shuffler.shuffle(pairs)
             for case, name in pairs:
-                results[case.name][name].append(_once(bench, case, name, f"{repeat + 1}/{repeats}"))
+                results[case.name][name].append(_once(bench, case, name, f"{repeat + 1}/{turns}"))
         for subject in list(bench.running.values()):
             bench.stop(subject)
     return results
@@ -72,7 +73,7 @@ def add_latency(results: Raw) -> None:
             if direct is None or name == "direct":
                 continue
             for one, floor in zip(repeats, direct, strict=True):
-                if one is not None and floor is not None:
+                if one is not None and floor is not None and "p50_us" in one:
                     one["added_p50_us"] = one["p50_us"] - floor["p50_us"]
 
 
@@ -125,7 +126,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(report.table([[case.name, case.about] for group in groups for case in group.cases]))
             return 0
         load.wrk()
-        with subjects.opened(window_seconds=plan["window"], many_agents=plan["many"], say=say) as bench:
+        with subjects.opened(
+            window_seconds=plan["window"], many_agents=plan["many"], streams=plan["streams"], say=say
+        ) as bench:
             results = measure(bench, groups, repeats, options.seed)
     except BenchError as error:
         say(f"bench: {error}")

@@ -11,11 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.benchmarks import client, load, payloads, processes, subjects
-from tests.benchmarks.processes import BenchError
+from tests.benchmarks import client, load, payloads, processes, stream_cases, subjects
+from tests.benchmarks.processes import BenchError, Meter
 from tests.benchmarks.subjects import AGENTS, Bench, numbered
 
 Metrics = dict[str, float]
@@ -24,9 +24,9 @@ Measure = Callable[[Bench, str], Metrics]
 
 PROXIES = ("nginx", "envoy", "reference", "vitalgate")
 NATIVE = ("nginx", "envoy", "vitalgate")
+WITH_DIRECT = ("direct", *NATIVE)
 SCRAPES = 5
-IN_PROCESS = ("core", "whole")
-ROOT = Path(__file__).resolve().parents[2]
+IN_PROCESS = ("core", "whole", "stream")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,10 @@ class Group:
     name: str
     cases: tuple[Case, ...]
     cold: bool = False
+    #: Fewer repeats than the others, where a number hardly varies or takes long.
+    at_most: int | None = None
+    #: Only when asked for by name.
+    extra: bool = False
 
 
 def calls(
@@ -78,8 +82,7 @@ def _window(bench: Bench, name: str, agents: list[str], connections: int, reques
     subject = bench.running[name]
     direct = subject.process is bench.agent
     subject.process.forget_log()
-    cpu, waited = subject.process.cpu_seconds(), subject.process.waited_seconds()
-    begin = time.perf_counter()
+    meter = Meter(subject.process)
     window = load.run(
         subject.port,
         [AGENTS[agent] for agent in agents] if direct else [f"/a2a/{agent}" for agent in agents],
@@ -89,21 +92,37 @@ def _window(bench: Bench, name: str, agents: list[str], connections: int, reques
         seconds=bench.window_seconds,
         core=bench.load_core,
     )
-    cpu = subject.process.cpu_seconds() - cpu
-    waited = subject.process.waited_seconds() - waited
-    wall = time.perf_counter() - begin
+    used = meter.read()
     if window.complaint:
         raise BenchError(window.complaint)
     return {
-        "cpu_us": cpu / window.answers * 1e6,
+        "cpu_us": used.cpu / window.answers * 1e6,
         "rps": window.answers / window.seconds,
         "p50_us": window.p50_us,
         "p99_us": window.p99_us,
         "pss_mb": subject.process.pss_mb(),
         # How long the process was kept waiting for its core: the noise of this window. (The agent shares
         # its core with the load, so for `direct` it means nothing.)
-        "waited": 0.0 if direct else waited / wall,
+        "waited": 0.0 if direct else used.waited,
     }
+
+
+def streams(scenario: stream_cases.Scenario) -> Measure:
+    """A scenario of streams (stream_cases.py) with a process that is running."""
+    return lambda bench, name: stream_cases.run(scenario, bench, bench.streaming(name))
+
+
+def fresh_streams(scenario: stream_cases.Scenario) -> Measure:
+    """The same with a fresh process, whose memory has not been used by anything else."""
+
+    def measure(bench: Bench, name: str) -> Metrics:
+        subject = bench.start(name)
+        try:
+            return stream_cases.run(scenario, bench, subject)
+        finally:
+            bench.stop(subject)
+
+    return measure
 
 
 def start(bench: Bench, name: str) -> Metrics:
@@ -127,7 +146,7 @@ def on_core_alone(kind: str, core: int) -> Metrics:
     command = [sys.executable, "-m", "tests.benchmarks.inprocess", kind]
     done = processes.on_core(
         core,
-        lambda: subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False),
+        lambda: subprocess.run(command, capture_output=True, cwd=subjects.ROOT, timeout=60, check=False),
     )
     if done.returncode:
         raise BenchError(f"the in-process bench failed: {done.stderr[-1000:].decode(errors='replace')}")
@@ -192,6 +211,34 @@ GROUPS: tuple[Group, ...] = (
             ),
         ),
     ),
+    Group(
+        "streams",
+        (
+            Case("stream-paced", "100 streams, an event each 100 ms", WITH_DIRECT, streams(stream_cases.paced)),
+            Case("stream-burst", "32 streams, events as they come", WITH_DIRECT, streams(stream_cases.burst)),
+        ),
+    ),
+    Group(
+        "stream-memory",
+        (
+            Case("stream-idle", "5,000 silent streams", NATIVE, fresh_streams(stream_cases.idle)),
+            Case("stream-waves", "three waves of 3,000", ("vitalgate",), fresh_streams(stream_cases.waves)),
+        ),
+        cold=True,
+        at_most=3,
+    ),
+    Group(
+        "soak",
+        (
+            Case(
+                "soak", "5,000 streams of 500 agents for 60 s, calls beside them", ("vitalgate",),
+                fresh_streams(stream_cases.soak),
+            ),
+        ),
+        cold=True,
+        at_most=1,
+        extra=True,
+    ),
     Group("log", (Case("log", "one log line per call, or none", ("vitalgate", "vitalgate-nolog"), calls(32)),)),
     Group(
         "agents",
@@ -219,11 +266,13 @@ def select(wanted: list[str], only: list[str]) -> list[Group]:
         )
     chosen = []
     for group in GROUPS:
+        if group.extra and not {group.name, *(case.name for case in group.cases)} & set(wanted):
+            continue
         cases = [case for case in group.cases if not wanted or {case.name, group.name} & set(wanted)]
         cases = [_narrowed(case, only) for case in cases]
         cases = [case for case in cases if case.subjects]
         if cases:
-            chosen.append(Group(group.name, tuple(cases), group.cold))
+            chosen.append(replace(group, cases=tuple(cases)))
     return chosen
 
 

@@ -71,6 +71,21 @@ def scrape(connection: http.client.HTTPConnection, agents: int) -> None:
         raise BenchError(f"/metrics: status {answer.status}, {seen} request series for {agents} agents")
 
 
+def open_streams(port: int) -> int:
+    """How many streams the streaming agent has open."""
+    with closing(connect(port)) as connection:
+        connection.request("GET", "/open")
+        return int(connection.getresponse().read())
+
+
+def try_open_streams(port: int) -> int | None:
+    """The same, None while it does not listen yet."""
+    try:
+        return open_streams(port)
+    except OSError:
+        return None
+
+
 class Stalls:
     """Latencies of a stream of single calls, in seconds, seen by a thread beside something else."""
 

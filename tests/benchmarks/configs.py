@@ -41,12 +41,19 @@ AGENT = """
 
 PROXY = """
   upstream agent {{ server 127.0.0.1:{agent_port}; keepalive 256; keepalive_requests 1000000000; }}
+  upstream streams {{ server 127.0.0.1:{stream_port}; keepalive 256; keepalive_requests 1000000000; }}
   server {{
     listen 127.0.0.1:{port} backlog=4096;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_buffers 16 16k;
 {locations}
+    location = {stream_path} {{
+      proxy_pass http://streams/;
+      proxy_buffering off;
+      proxy_read_timeout 1d;
+      proxy_send_timeout 1d;
+    }}
   }}
 """
 
@@ -57,36 +64,41 @@ def agent(*, port: int, folder: str, small: bytes, user: str) -> str:
     return NGINX_FRAME.format(folder=folder, servers=server, user=user)
 
 
-def nginx(*, port: int, folder: str, agent_port: int, routes: Mapping[str, str], user: str) -> str:
-    """The proxy nginx; routes: path -> path at the agent."""
+def nginx(
+    *,
+    port: int,
+    folder: str,
+    agent_port: int,
+    routes: Mapping[str, str],
+    stream_port: int,
+    stream_path: str,
+    user: str,
+) -> str:
+    """The proxy nginx; routes: path -> path at the agent; streams unbuffered and without a limit in time."""
     locations = "\n".join(
         f"    location = {path} {{ proxy_pass http://agent{target}; }}" for path, target in routes.items()
     )
-    server = PROXY.format(port=port, agent_port=agent_port, locations=locations)
+    server = PROXY.format(
+        port=port, agent_port=agent_port, locations=locations, stream_port=stream_port, stream_path=stream_path
+    )
     return NGINX_FRAME.format(folder=folder, servers=server, user=user)
 
 
-def envoy(*, port: int, agent_port: int, routes: Mapping[str, str]) -> str:
+def envoy(*, port: int, agent_port: int, routes: Mapping[str, str], stream_port: int, stream_path: str) -> str:
     """Envoy as a proxy, static configuration (JSON, which is YAML)."""
     manager = {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
         ".HttpConnectionManager",
         "stat_prefix": "bench",
+        "stream_idle_timeout": "0s",
         "route_config": {
             "virtual_hosts": [
                 {
                     "name": "agents",
                     "domains": ["*"],
                     "routes": [
-                        {
-                            "match": {"path": path},
-                            "route": {
-                                "cluster": "agent",
-                                "timeout": "300s",
-                                "regex_rewrite": {"pattern": {"regex": "^.*$"}, "substitution": target},
-                            },
-                        }
-                        for path, target in routes.items()
+                        *(_route(path, "agent", target, timeout="300s") for path, target in routes.items()),
+                        _route(stream_path, "streams", "/", timeout="0s", idle_timeout="0s"),
                     ],
                 }
             ]
@@ -101,31 +113,45 @@ def envoy(*, port: int, agent_port: int, routes: Mapping[str, str]) -> str:
     listener = {
         "name": "bench",
         "address": _address(port),
+        "tcp_backlog_size": 4096,
         "filter_chains": [
             {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
         ],
     }
-    endpoint = {"endpoint": {"address": _address(agent_port)}}
-    cluster = {
-        "name": "agent",
+    clusters = [_cluster("agent", agent_port), _cluster("streams", stream_port)]
+    return json.dumps({"static_resources": {"listeners": [listener], "clusters": clusters}}, indent=1)
+
+
+def _route(path: str, cluster: str, target: str, **times: str) -> dict[str, Any]:
+    rewrite = {"pattern": {"regex": "^.*$"}, "substitution": target}
+    return {"match": {"path": path}, "route": {"cluster": cluster, **times, "regex_rewrite": rewrite}}
+
+
+def _cluster(name: str, port: int) -> dict[str, Any]:
+    endpoint = {"endpoint": {"address": _address(port)}}
+    plenty = 100_000  # the default of 1,024 would refuse streams
+    return {
+        "name": name,
         "type": "STATIC",
         "connect_timeout": "5s",
-        "load_assignment": {"cluster_name": "agent", "endpoints": [{"lb_endpoints": [endpoint]}]},
+        "circuit_breakers": {
+            "thresholds": [{"max_connections": plenty, "max_pending_requests": plenty, "max_requests": plenty}]
+        },
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
-    return json.dumps({"static_resources": {"listeners": [listener], "clusters": [cluster]}}, indent=1)
 
 
 def vitalgate(*, port: int, metrics_port: int, log_calls: bool = True) -> str:
     """The gateway as it comes (JSON, which is YAML), but for ports, the store and two limits.
 
-    The concurrency limit is a count either way; its default of 100 would refuse calls at c=128. The TTL
-    keeps the agents alive through a long run.
+    The concurrency limit is a count either way; its default of 100 would refuse calls at c=128, and streams. The
+    TTL keeps the agents alive through a long run.
     """
     settings: dict[str, Any] = {
         "server": {"host": "127.0.0.1", "port": port},
         "metrics": {"port": metrics_port},
         "registry": {"url": "memory://"},
-        "a2a": {"agent_max_concurrency": 256, "agent_ttl_seconds": 3600},
+        "a2a": {"agent_max_concurrency": 16384, "agent_ttl_seconds": 3600},
     }
     if not log_calls:
         settings["log"] = {"calls": False}

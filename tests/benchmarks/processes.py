@@ -1,6 +1,7 @@
 """Processes of the bench: pinned to a core, measured through /proc, ended by their own id."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+CPUCLOCK_SCHED = 2  # of the kernel's interface: all threads' time on a core
 LOG_TAIL_BYTES = 2000
 
 T = TypeVar("T")
@@ -40,8 +41,8 @@ class Process:
         os.truncate(self.log, 0)
 
     def cpu_seconds(self) -> float:
-        """User + system time of the program and its descendants so far."""
-        return sum(_cpu_ticks(pid) for pid in tree(self.popen.pid)) / TICKS_PER_SECOND
+        """User + system time of the program and its living descendants so far."""
+        return sum(_cpu_ns(pid) for pid in tree(self.popen.pid)) / 1e9
 
     def waited_seconds(self) -> float:
         """Time its threads were ready to run while their core did something else: others' noise."""
@@ -75,6 +76,29 @@ class Process:
         except (FileNotFoundError, ProcessLookupError):
             return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a process used in a while: seconds of CPU and of wall time, and the share it waited for its core."""
+
+    cpu: float
+    wall: float
+    waited: float
+
+
+class Meter:
+    """Reads what a process has used since now."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._cpu, self._waited = process.cpu_seconds(), process.waited_seconds()
+        self._begin = time.perf_counter()
+
+    def read(self) -> Used:
+        """What it has used."""
+        cpu, wall = self._process.cpu_seconds() - self._cpu, time.perf_counter() - self._begin
+        return Used(cpu, wall, (self._process.waited_seconds() - self._waited) / wall)
 
 
 def start(
@@ -114,6 +138,15 @@ def two_cores() -> tuple[int, int]:
     if len(cores) < 2:
         raise BenchError("the bench needs two cores: one for the load, one for the process under test")
     return cores[0], cores[-1]
+
+
+def allow_open_files(count: int) -> None:
+    """Raise the limit of open files for this process and all it starts, if it is lower."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        if hard != resource.RLIM_INFINITY and hard < count:
+            raise BenchError(f"the bench needs {count} open files, the limit is {hard}: ulimit -Hn {count}")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def free_port() -> int:
@@ -158,12 +191,12 @@ def _stat(pid: int) -> list[str]:
     return stat[stat.rindex(")") + 2 :].split()
 
 
-def _cpu_ticks(pid: int) -> int:
+def _cpu_ns(pid: int) -> int:
+    """The process's own clock (clock_getcpuclockid(3)): what /proc/PID/stat says, without its steps of 10 ms."""
     try:
-        fields = _stat(pid)
-    except FileNotFoundError:
+        return time.clock_gettime_ns(~pid << 3 | CPUCLOCK_SCHED)
+    except OSError:  # it has ended
         return 0
-    return int(fields[11]) + int(fields[12])  # utime, stime
 
 
 def _waited_ns(pid: int) -> int:

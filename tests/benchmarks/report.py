@@ -8,8 +8,10 @@ from tests.benchmarks.targets import Judgement, Results
 #: Number -> heading and how it is written, in the order of the columns.
 COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "cpu_us": ("CPU us/call", "{:.1f}".format),
+    "event_us": ("CPU us/event", "{:.1f}".format),
     "units": ("units", "{:.2f}".format),
     "rps": ("calls/s", "{:,.0f}".format),
+    "events_s": ("events/s", "{:,.0f}".format),
     "p50_us": ("p50 us", "{:,.0f}".format),
     "p99_us": ("p99 us", "{:,.0f}".format),
     "added_p50_us": ("added p50 us", "{:,.0f}".format),
@@ -18,6 +20,13 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "scrape_cpu_ms": ("scrape CPU ms", "{:.1f}".format),
     "scrape_ms": ("scrape ms", "{:.1f}".format),
     "stall_ms": ("stall ms", "{:.1f}".format),
+    "stream_kb": ("KB/stream", "{:.1f}".format),
+    "open_us": ("CPU us/opening", "{:.0f}".format),
+    "growth": ("growth", "{:.3f}".format),
+    "left": ("left open", "{:.0f}".format),
+    "beside": ("x CPU alone", "{:.2f}".format),
+    "beside_p99": ("x p99 alone", "{:.2f}".format),
+    "busy": ("busy", "{:.0%}".format),
     "pss_mb": ("PSS MB", "{:.1f}".format),
     "waited": ("waited", "{:.0%}".format),
 }
@@ -54,14 +63,15 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def _case(subjects: Mapping[str, Sequence[Mapping[str, float] | None]]) -> str:
     counted = {name: [one for one in repeats if one is not None] for name, repeats in subjects.items()}
     names = [name for name in COLUMNS if any(name in one for ones in counted.values() for one in ones)]
-    envoy = _median(counted.get("envoy", []), "cpu_us")
+    cost = "event_us" if "event_us" in names else "cpu_us"
+    envoy = _median(counted.get("envoy", []), cost)
     rows = [["", *(COLUMNS[name][0] for name in names), *(["x Envoy"] if envoy else [])]]
     for subject, ones in counted.items():
         if not ones:
             rows.append([f"  {subject}: INVALID", *[""] * (len(rows[0]) - 1)])
             continue
         cells = [_cell(name, _median(ones, name)) for name in names]
-        cpu = _median(ones, "cpu_us")
+        cpu = _median(ones, cost)
         ratio = [f"{cpu / envoy:.2f}" if cpu is not None else "-"] if envoy else []
         rows.append([f"  {subject}", *cells, *ratio])
     return table(rows)

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +13,15 @@ from tests.benchmarks import client, configs, payloads, processes
 from tests.benchmarks.processes import BenchError, Process
 
 READY_SECONDS = 30.0
+ROOT = Path(__file__).resolve().parents[2]
+#: Open files of a proxy beside those of its streams.
+SPARE_FILES = 1000
 #: Agent id -> path at the agent.
 AGENTS = {"bench": "/", "bench-large": "/large"}
 ROUTES = {f"/a2a/{agent_id}": target for agent_id, target in AGENTS.items()}
+#: The agent that streams, and where the proxies have it.
+STREAM_AGENT = "bench-stream"
+STREAM_PATH = f"/a2a/{STREAM_AGENT}"
 FEW = 10
 #: Agents whose series stand on the metrics page.
 METRICS_AGENTS = 1000
@@ -40,15 +46,26 @@ class Bench:
     test_core: int
     window_seconds: int
     many_agents: int
+    streams: int
     say: Callable[[str], None]
     agent_port: int = 0
     agent: Process | None = None
+    stream_port: int = 0
+    stream_agent: Process | None = None
     running: dict[str, Subject] = field(default_factory=dict)
     _processes: list[Process] = field(default_factory=list)
 
-    def spawn(self, name: str, command: list[str], *, core: int, folder: Path) -> Process:
+    def spawn(
+        self,
+        name: str,
+        command: list[str],
+        *,
+        core: int,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> Process:
         """Start a program that `close` will end."""
-        process = processes.start(name, command, core=core, log=folder / "output.log")
+        process = processes.start(name, command, core=core, log=folder / "output.log", environment=environment)
         self._processes.append(process)
         return process
 
@@ -57,6 +74,13 @@ class Bench:
         subject = START[name](self, name)
         self.running[name] = subject
         return subject
+
+    def streaming(self, name: str) -> Subject:
+        """The running subject as streams see it: for `direct` another agent stands there."""
+        if name == "direct":
+            assert self.stream_agent is not None
+            return Subject(name, self.stream_port, self.stream_agent)
+        return self.running[name]
 
     def stop(self, subject: Subject) -> None:
         """End one process under test (`direct` is the agent itself, which stays)."""
@@ -80,11 +104,12 @@ class Bench:
 
 
 @contextmanager
-def opened(*, window_seconds: int, many_agents: int, say: Callable[[str], None]) -> Iterator[Bench]:
-    """A bench with its agent running and the payloads written; everything is gone afterwards."""
+def opened(*, window_seconds: int, many_agents: int, streams: int, say: Callable[[str], None]) -> Iterator[Bench]:
+    """A bench with its agents running and the payloads written; everything is gone afterwards."""
     load_core, test_core = processes.two_cores()
+    processes.allow_open_files(2 * streams + SPARE_FILES)
     with tempfile.TemporaryDirectory(prefix="vitalgate-bench-", ignore_cleanup_errors=True) as name:
-        bench = Bench(Path(name), load_core, test_core, window_seconds, many_agents, say)
+        bench = Bench(Path(name), load_core, test_core, window_seconds, many_agents, streams, say)
         cores = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {load_core})  # the bench itself must not disturb what it measures
         try:
@@ -93,6 +118,7 @@ def opened(*, window_seconds: int, many_agents: int, say: Callable[[str], None])
             for size in (payloads.SMALL_RESPONSE, payloads.LARGE):
                 (bench.folder / f"response-{size}").write_bytes(payloads.response(size))
             _start_agent(bench)
+            _start_stream_agent(bench)
             yield bench
         finally:
             bench.close()
@@ -109,6 +135,19 @@ def _start_agent(bench: Bench) -> None:
     _wait_for_call(bench.agent, port, "/")
 
 
+def _start_stream_agent(bench: Bench) -> None:
+    folder, port = bench.new_folder("stream-agent"), processes.free_port()
+    bench.stream_agent = bench.spawn(
+        "stream-agent",
+        [sys.executable, "-m", "tests.benchmarks.stream_agent", str(port)],
+        core=bench.load_core,
+        folder=folder,
+        environment={"PYTHONPATH": str(ROOT)},
+    )
+    bench.stream_port = port
+    processes.wait_until(lambda: client.try_open_streams(port), process=bench.stream_agent, seconds=READY_SECONDS)
+
+
 def _start_direct(bench: Bench, name: str) -> Subject:
     """No proxy at all: the agent itself, the floor of every latency."""
     assert bench.agent is not None
@@ -120,7 +159,13 @@ def _start_nginx(bench: Bench, name: str) -> Subject:
     config = folder / "nginx.conf"
     config.write_text(
         configs.nginx(
-            port=port, folder=str(folder), agent_port=bench.agent_port, routes=ROUTES, user=_nginx_user()
+            port=port,
+            folder=str(folder),
+            agent_port=bench.agent_port,
+            routes=ROUTES,
+            stream_port=bench.stream_port,
+            stream_path=STREAM_PATH,
+            user=_nginx_user(),
         )
     )
     return _ready(bench, name, _nginx(config, folder), folder, port)
@@ -129,7 +174,15 @@ def _start_nginx(bench: Bench, name: str) -> Subject:
 def _start_envoy(bench: Bench, name: str) -> Subject:
     folder, port = bench.new_folder(name), processes.free_port()
     config = folder / "envoy.yaml"
-    config.write_text(configs.envoy(port=port, agent_port=bench.agent_port, routes=ROUTES))
+    config.write_text(
+        configs.envoy(
+            port=port,
+            agent_port=bench.agent_port,
+            routes=ROUTES,
+            stream_port=bench.stream_port,
+            stream_path=STREAM_PATH,
+        )
+    )
     command = [
         _program("envoy"), "--config-path", str(config), "--disable-hot-restart", "--concurrency", "1",
         "--log-level", "error",
@@ -156,6 +209,7 @@ def _start_vitalgate(bench: Bench, name: str, *, log_calls: bool = True, agents:
     )
     _wait_for_call(process, port, "/a2a/bench")
     client.register(port, {agent_id: bench.agent_url(target) for agent_id, target in AGENTS.items()})
+    client.register(port, {STREAM_AGENT: f"http://127.0.0.1:{bench.stream_port}/"})
     client.register(port, {numbered(number): bench.agent_url("/") for number in range(agents)})
     return Subject(name, port, process, metrics_port)
 
