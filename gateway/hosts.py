@@ -31,17 +31,20 @@ def host_of(authority: str) -> str | None:
 class HostCheck:
     """Judges the `Host` header of requests to the API listener."""
 
-    def __init__(self, bind_host: str, allowed: Iterable[str], public_url: str | None) -> None:
+    def __init__(
+        self, bind_host: str, allowed: Iterable[str], public_url: str | None, *, authenticated: bool = False
+    ) -> None:
         """Decide whether to check at all, and what passes.
 
         Args:
             bind_host: `server.host`.
             allowed: `server.allowed_hosts`; names, compared without port and case.
             public_url: `server.public_url`, whose host always passes.
+            authenticated: Callers must show a token, which a page of a stranger does not have.
         """
         allowed = [host.lower() for host in allowed]
         public = urlsplit(public_url).hostname if public_url else None
-        self._active = bool(allowed) or is_loopback(bind_host)
+        self._active = bool(allowed) or (is_loopback(bind_host) and not authenticated)
         self._allowed = {bind_host.lower().strip("[]"), *allowed, *([public] if public else [])}
         self._known: dict[bytes, bool] = {}
 
@@ -56,8 +59,10 @@ class HostCheck:
 
     def allows_host(self, value: bytes) -> bool:
         """Tell whether a request with this `Host` may be served."""
-        if not self._active:
-            return True
+        return not self._active or self.vouches_for(value)
+
+    def vouches_for(self, value: bytes) -> bool:
+        """Tell whether this `Host` is known to be the gateway's own, whether or not the check is made."""
         known = self._known.get(value)
         return self._learn(value) if known is None else known
 
