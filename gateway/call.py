@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gateway import jsonrpc, outcomes
-from gateway.faults import FAULTS, Fault
+from gateway.faults import FAULTS, SAFE, UNSAFE, Fault
 from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
 from gateway.heads import in_query, reply_head, request_head, stream_head
 from gateway.jsonrpc import NULL, Envelope, Refused
@@ -208,7 +208,8 @@ class Call:
         if self._peer is not None:
             self._peer.cells.error(code)
         message = fault.message.format(f"{self._proxy.rules.streams.idle:g}")
-        data = jsonrpc.error_data(fault, self._named())
+        retry = UNSAFE if fault.retry == SAFE else fault.retry  # the agent has begun
+        data = jsonrpc.error_data(fault, self._named() | {"retry": retry})
         id = self._envelope.id if self._envelope else None
         return -32603 if self._a2a else code, message, data, id or NULL
 

@@ -1,4 +1,4 @@
-"""What is a stream, and what its answer looks like, over sockets: contract 3.1 and 3.2; failures before it opens."""
+"""What is a stream and what its answer looks like, over sockets: contract 3.1 and 3.2."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_the_agents_answer_decides(method: str, door: Door, gateway: Runni
     """Contract 3.1: whatever the method was; pitfall 56: `message/send` answered with events does not hang."""
     agent.next(sse(A2A, DONE))
     async with opened(gateway.port, call(method), door=door) as stream:
-        assert [event.data for event in await stream.rest()][0] == WORKING
+        assert (await stream.rest())[0].data == WORKING
     assert (await agent.received(1)).body == call(method)
 
 
@@ -95,21 +95,20 @@ async def test_what_streaming_methods_accept(
         assert (await agent.received(1)).values("accept") == accept
 
 
+HTML = [("Content-Type", "text/html")]
+NDJSON = [("Content-Type", "application/x-ndjson")]
+HALF = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 BEFORE: dict[str, tuple[Behaviour, str, int]] = {
     "401 JSON": (reply.json({"error": "who?"}, status=401), "AGENT_HTTP_ERROR", -32603),
     "404 empty": (reply.body(b"", status=404), "AGENT_HTTP_ERROR", -32603),
     "500 that says event-stream": (reply.body(A2A, status=500, headers=SSE), "AGENT_HTTP_ERROR", -32603),
-    "503 HTML": (reply.body(b"<html>", status=503, headers=[("Content-Type", "text/html")]), "AGENT_UNAVAILABLE", -32003),
-    "NDJSON": (
-        reply.body(ANSWER + b"\n" + ANSWER, headers=[("Content-Type", "application/x-ndjson")]),
-        "INVALID_RESPONSE",
-        -32004,
-    ),
-    "HTML": (reply.body(b"<html>", headers=[("Content-Type", "text/html")]), "INVALID_RESPONSE", -32004),
+    "503 HTML": (reply.body(b"<html>", status=503, headers=HTML), "AGENT_UNAVAILABLE", -32003),
+    "NDJSON": (reply.body(ANSWER + b"\n" + ANSWER, headers=NDJSON), "INVALID_RESPONSE", -32004),
+    "HTML": (reply.body(b"<html>", headers=HTML), "INVALID_RESPONSE", -32004),
     "reset": (reply.reset(), "CONNECTION_LOST", -32003),
-    "half a head": (reply.close(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"), "CONNECTION_LOST", -32003),
+    "half a head": (reply.close(HALF), "CONNECTION_LOST", -32003),
     "silence": (reply.hang(), "AGENT_TIMEOUT", -32001),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("door", DOORS)

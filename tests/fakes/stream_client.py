@@ -114,7 +114,8 @@ class Stream:
         try:
             return await self.reader.readuntil(b"\n\n")
         except asyncio.IncompleteReadError as error:
-            assert error.partial == b"", "half an event before the end"
+            if error.partial:
+                raise AssertionError(f"half an event before the end: {error.partial!r}") from None
             self.ended = True
             return b""
 
