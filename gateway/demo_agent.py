@@ -1,5 +1,6 @@
 """The demo agent: an A2A agent of both protocol versions that answers every message with its own text.
 
+A message is answered with the finished task, or with the events of its life as a stream.
 ``EchoAgent`` turns the bytes of a request into the bytes of an answer and knows nothing of sockets;
 ``as_asgi`` puts it on the wire.
 """
@@ -52,20 +53,59 @@ class Task:
 
     def as_v03(self) -> Json:
         """A task as protocol 0.3 writes it."""
-        part = {"kind": "text", "text": self.text}
-        return {"kind": "task", **self._common("completed", part)}
+        return {
+            "kind": "task",
+            **self._names("id"),
+            **self._status("completed"),
+            "artifacts": [self._artifact_v03()],
+        }
 
     def as_v1(self) -> Json:
         """A task as protocol 1.0 writes it."""
-        return self._common("TASK_STATE_COMPLETED", {"text": self.text})
+        return {**self._names("id"), **self._status("TASK_STATE_COMPLETED"), "artifacts": [self._artifact_v1()]}
 
-    def _common(self, state: str, part: Json) -> Json:
-        return {
-            "id": self.task_id,
-            "contextId": self.context_id,
-            "status": {"state": state, "timestamp": self.finished},
-            "artifacts": [{"artifactId": f"{self.task_id}-echo", "name": "echo", "parts": [part]}],
-        }
+    def events_v03(self) -> list[Json]:
+        """How the task came about, as the events of a stream of protocol 0.3; only the last one is final."""
+        names = self._names("taskId")
+        return [
+            {"kind": "task", **self._names("id"), **self._status("submitted")},
+            {"kind": "status-update", **names, **self._status("working"), "final": False},
+            {"kind": "artifact-update", **names, "artifact": self._artifact_v03(), "lastChunk": True},
+            {"kind": "status-update", **names, **self._status("completed"), "final": True},
+        ]
+
+    def events_v1(self) -> list[Json]:
+        """The same in protocol 1.0; the stream ends with the terminal state."""
+        names = self._names("taskId")
+        return [
+            {"task": {**self._names("id"), **self._status("TASK_STATE_SUBMITTED")}},
+            {"statusUpdate": {**names, **self._status("TASK_STATE_WORKING")}},
+            {"artifactUpdate": {**names, "artifact": self._artifact_v1(), "lastChunk": True}},
+            {"statusUpdate": {**names, **self._status("TASK_STATE_COMPLETED")}},
+        ]
+
+    def _names(self, name: str) -> Json:
+        return {name: self.task_id, "contextId": self.context_id}
+
+    def _status(self, state: str) -> Json:
+        return {"status": {"state": state, "timestamp": self.finished}}
+
+    def _artifact_v03(self) -> Json:
+        return self._artifact({"kind": "text", "text": self.text})
+
+    def _artifact_v1(self) -> Json:
+        return self._artifact({"text": self.text})
+
+    def _artifact(self, part: Json) -> Json:
+        return {"artifactId": f"{self.task_id}-echo", "name": "echo", "parts": [part]}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back under HTTP 200: one JSON-RPC response, or several as events."""
+
+    content_type: bytes
+    body: bytes
 
 
 def card(url: str, version: str) -> Json:
@@ -81,7 +121,7 @@ def card(url: str, version: str) -> Json:
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
         ],
-        "capabilities": {"streaming": False, "pushNotifications": False},
+        "capabilities": {"streaming": True, "pushNotifications": False},
         "defaultInputModes": ["text/plain"],
         "defaultOutputModes": ["text/plain"],
         "skills": [
@@ -102,27 +142,36 @@ class EchoAgent:
             "GetTask": lambda params: self._find(params).as_v1(),
             "tasks/cancel": self._cancel,
             "CancelTask": self._cancel,
+            "tasks/resubscribe": self._subscribe,
+            "SubscribeToTask": self._subscribe,
+        }
+        self._streams: dict[str, Callable[[Json], list[Json]]] = {
+            "message/stream": lambda params: self._send(params).events_v03(),
+            "SendStreamingMessage": lambda params: self._send(params).events_v1(),
         }
 
-    def answer(self, body: bytes) -> bytes:
-        """The answer to one request (JSON-RPC 2.0; a batch is refused)."""
+    def answer(self, body: bytes) -> Answer:
+        """The answer to one request (JSON-RPC 2.0; a batch is refused). Errors are never streams."""
         try:
             request = json.loads(body)
         except (ValueError, RecursionError):
-            return _write(None, error=RpcError(-32700, "not JSON").as_json())
+            return _one(None, error=RpcError(-32700, "not JSON").as_json())
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
-            return _write(None, error=RpcError(-32600, "not a JSON-RPC request").as_json())
+            return _one(None, error=RpcError(-32600, "not a JSON-RPC request").as_json())
         try:
-            return _write(request.get("id"), result=self._call(request["method"], request.get("params")))
+            return self._call(request["method"], request.get("params"), request.get("id"))
         except RpcError as error:
-            return _write(request.get("id"), error=error.as_json())
+            return _one(request.get("id"), error=error.as_json())
 
-    def _call(self, method: str, params: object) -> Json:
-        if method not in self._methods:
+    def _call(self, method: str, params: object, request_id: object) -> Answer:
+        if method not in self._methods and method not in self._streams:
             raise RpcError(-32601, "the demo agent does not know this method")
         if not isinstance(params, dict):
             raise RpcError(-32602, "params must be an object")
-        return self._methods[method](params)
+        if method in self._methods:
+            return _one(request_id, result=self._methods[method](params))
+        events = (b"data: %b\n\n" % _write(request_id, result=event) for event in self._streams[method](params))
+        return Answer(b"text/event-stream", b"".join(events))
 
     def _send(self, params: Json) -> Task:
         message = params.get("message")
@@ -147,6 +196,14 @@ class EchoAgent:
         self._find(params)
         raise RpcError(-32002, "this task has ended", "TASK_NOT_CANCELABLE")
 
+    def _subscribe(self, params: Json) -> Json:
+        self._find(params)
+        raise RpcError(-32004, "this task has ended", "UNSUPPORTED_OPERATION")
+
+
+def _one(request_id: object, **outcome: Json) -> Answer:
+    return Answer(b"application/json", _write(request_id, **outcome))
+
 
 def _write(request_id: object, **outcome: Json) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": request_id, **outcome}).encode()
@@ -166,19 +223,23 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+_NOT_FOUND = Answer(b"application/json", b'{"error":"not found"}')
+_TOO_LARGE = Answer(b"application/json", b'{"error":"request body too large"}')
+
+
 def as_asgi(agent: EchoAgent, agent_card: Json) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """An ASGI application: the card at its well-known path, JSON-RPC at ``/``."""
-    card_bytes = json.dumps(agent_card).encode()
+    shown = Answer(b"application/json", json.dumps(agent_card).encode())
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         match scope["method"], scope["path"]:
             case "GET", path if path == CARD_PATH:
-                await _reply(send, 200, card_bytes)
+                await _reply(send, 200, shown)
             case "POST", "/":
                 body = await _body(receive)
-                await (_reply(send, 413, b"") if body is None else _reply(send, 200, agent.answer(body)))
+                await (_reply(send, 413, _TOO_LARGE) if body is None else _reply(send, 200, agent.answer(body)))
             case _:
-                await _reply(send, 404, b'{"error":"not found"}')
+                await _reply(send, 404, _NOT_FOUND)
 
     return app
 
@@ -193,7 +254,7 @@ async def _body(receive: Receive) -> bytes | None:
     return bytes(body) if len(body) <= _LARGEST_BODY else None
 
 
-async def _reply(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+async def _reply(send: Send, status: int, answer: Answer) -> None:
+    headers = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -17,12 +17,22 @@ import httpx
 import pytest
 import uvicorn
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.types import CancelTaskRequest, GetTaskRequest, Message, Part, Role, SendMessageRequest, TaskState
-from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from gateway import demo
 from gateway.demo_agent import EchoAgent, as_asgi, card
 from gateway.errors import StartError
+from tests.fakes.running import running as gateway_running
 
 
 class Gateway:
@@ -216,14 +226,14 @@ def test_the_printed_command_sends_a_request_the_agent_answers() -> None:
     *words, data, body = shlex.split(demo.curl(demo.Demo("demo", "http://127.0.0.1:9090")))
     assert words == ["curl", "-s", "http://127.0.0.1:9090/a2a/demo", "-H", "Content-Type: application/json"]
     assert data == "-d"
-    result = json.loads(EchoAgent().answer(body.encode()))["result"]
+    result = json.loads(EchoAgent().answer(body.encode()).body)["result"]
     assert result["status"]["state"] == "completed"
     assert result["artifacts"][0]["parts"] == [{"kind": "text", "text": "hello"}]
 
 
 @pytest.mark.parametrize("protocol_version", ["1.0", "0.3"])
 async def test_unmodified_sdk_clients_talk_to_it(protocol_version: str) -> None:
-    """SDK 1.3 over protocol 1.0 and over 0.3: resolve the card, send, get, cancel."""
+    """SDK 1.3 over protocol 1.0 and over 0.3: resolve the card, stream, send, get, cancel."""
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     async with serving(as_asgi(EchoAgent(), card(url, "1.2.3")), listener), httpx.AsyncClient() as http:
@@ -234,6 +244,20 @@ async def test_unmodified_sdk_clients_talk_to_it(protocol_version: str) -> None:
         agent_card.supported_interfaces.extend(spoken)
         client = ClientFactory(ClientConfig(httpx_client=http)).create(agent_card)
         message = Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text="hello ü")], context_id="c")
+        events = [it async for it in client.send_message(SendMessageRequest(message=message))]
+        task, working, artifact, done = events
+        assert task.task.status.state == TaskState.TASK_STATE_SUBMITTED
+        assert working.status_update.status.state == TaskState.TASK_STATE_WORKING
+        assert artifact.artifact_update.artifact.parts[0].text == "hello ü"
+        assert done.status_update.status.state == TaskState.TASK_STATE_COMPLETED
+        assert {it.task_id for it in (working.status_update, artifact.artifact_update, done.status_update)} == {
+            task.task.id
+        }
+        with pytest.raises(UnsupportedOperationError):
+            _ = [it async for it in client.subscribe(SubscribeToTaskRequest(id=task.task.id))]
+        with pytest.raises(TaskNotFoundError):
+            _ = [it async for it in client.subscribe(SubscribeToTaskRequest(id="nothing"))]
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(agent_card)
         (answer,) = [it async for it in client.send_message(SendMessageRequest(message=message))]
         assert answer.task.status.state == TaskState.TASK_STATE_COMPLETED
         assert answer.task.context_id == "c"
@@ -245,6 +269,26 @@ async def test_unmodified_sdk_clients_talk_to_it(protocol_version: str) -> None:
             await client.cancel_task(CancelTaskRequest(id=answer.task.id))
 
 
+async def test_its_streams_pass_through_the_gateway_unchanged() -> None:
+    """Contract 3.4, 3.5: A2A events with the caller's id, the last one final, and the end at once."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    message = {"kind": "message", "role": "user", "messageId": "1", "parts": [{"kind": "text", "text": "hello"}]}
+    call = {"jsonrpc": "2.0", "id": 7, "method": "message/stream", "params": {"message": message}}
+    async with serving(as_asgi(EchoAgent(), card(url, "1.2.3")), listener), gateway_running() as gateway:
+        await gateway.register(url, "demo")
+        answer = await asyncio.wait_for(
+            gateway.call(call, "demo"), 1.5
+        )  # sooner than it gives up waiting for more
+    *events, end = answer.text.split("\n\n")
+    assert end == ""
+    responses = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert [response["id"] for response in responses] == [7, 7, 7, 7]
+    kinds = [response["result"]["kind"] for response in responses]
+    assert kinds == ["task", "status-update", "artifact-update", "status-update"]
+    assert [response["result"].get("final") for response in responses] == [None, False, None, True]
+
+
 @pytest.mark.parametrize(
     ("body", "code", "request_id"),
     [
@@ -252,7 +296,9 @@ async def test_unmodified_sdk_clients_talk_to_it(protocol_version: str) -> None:
         (b"[" * 100000, -32700, None),
         (b"[]", -32600, None),
         (b'{"id":1}', -32600, None),
-        (b'{"id":"1","method":"message/stream","params":{}}', -32601, "1"),
+        (b'{"id":"1","method":"tasks/list","params":{}}', -32601, "1"),
+        (b'{"id":"1","method":"message/stream","params":{}}', -32602, "1"),
+        (b'{"id":1,"method":"tasks/resubscribe","params":{"id":"x"}}', -32001, 1),
         (b'{"id":1,"method":"message/send"}', -32602, 1),
         (b'{"id":1,"method":"message/send","params":{"message":{"parts":3}}}', -32602, 1),
         (b'{"id":1,"method":"SendMessage","params":{"message":{"parts":[],"taskId":"x"}}}', -32001, 1),
@@ -260,7 +306,7 @@ async def test_unmodified_sdk_clients_talk_to_it(protocol_version: str) -> None:
     ],
 )
 def test_bad_requests_get_clear_errors(body: bytes, code: int, request_id: object) -> None:
-    answer = json.loads(EchoAgent().answer(body))
+    answer = json.loads(EchoAgent().answer(body).body)
     assert (answer["error"]["code"], answer["id"]) == (code, request_id)
 
 
@@ -277,12 +323,11 @@ async def test_other_paths_and_large_bodies_are_refused() -> None:
 def test_old_tasks_make_room_for_new_ones() -> None:
     agent = EchoAgent()
     request = b'{"id":1,"method":"SendMessage","params":{"message":{"parts":[{"text":"a"}]}}}'
-    ids = [json.loads(agent.answer(request))["result"]["task"]["id"] for _ in range(1001)]
+    ids = [json.loads(agent.answer(request).body)["result"]["task"]["id"] for _ in range(1001)]
 
     def get(task: str) -> Any:
-        return json.loads(
-            agent.answer(json.dumps({"id": 1, "method": "GetTask", "params": {"id": task}}).encode())
-        )
+        request = {"id": 1, "method": "GetTask", "params": {"id": task}}
+        return json.loads(agent.answer(json.dumps(request).encode()).body)
 
     assert get(ids[0])["error"]["code"] == -32001
     assert get(ids[1])["result"]["id"] == ids[1]
