@@ -67,20 +67,22 @@ def test_make_targets_exist() -> None:
 
 
 async def test_the_curl_lines_work(gateway: Running) -> None:
-    """In their order: a call of the demo agent, a registration, its heartbeat."""
+    """In their order: a call of the demo agent, a registration, its heartbeat, a stream."""
     answers = []
     for line in commands("curl"):
         words = shlex.split(line)
-        assert words[:2] == ["curl", "-s"]
+        assert words[:2] in (["curl", "-s"], ["curl", "-sN"])
         assert words[3:5] == ["-H", "Content-Type: application/json"]
         assert words[5] == "-d"
         url = words[2].removeprefix(GATEWAY)
         answer = await gateway.client.post(url, content=words[6], headers={"content-type": "application/json"})
         assert answer.status_code == 200
-        answers.append(answer.json())
-    call, registration, heartbeat = answers
-    assert call["result"]["artifacts"][0]["parts"][0]["text"] == "hello"
-    assert registration["agent_id"] == heartbeat["agent_id"] == "my-agent"
+        answers.append(answer)
+    call, registration, heartbeat, stream = answers
+    assert call.json()["result"]["artifacts"][0]["parts"][0]["text"] == "hello"
+    assert registration.json()["agent_id"] == heartbeat.json()["agent_id"] == "my-agent"
+    assert stream.headers["content-type"] == "text/event-stream"
+    assert '"completed"' in stream.text
 
 
 def test_the_file_to_check_is_one() -> None:
