@@ -23,6 +23,7 @@ from gateway.settings_model import (
     RULES,
     SECTIONS,
     A2ASettings,
+    AuthSettings,
     Credential,
     LimitsSettings,
     LogSettings,
@@ -49,6 +50,7 @@ from gateway.settings_sources import (
 
 __all__ = [
     "A2ASettings",
+    "AuthSettings",
     "Credential",
     "LimitsSettings",
     "Loaded",
@@ -175,7 +177,9 @@ def _right_values(layer: Layer, section: str, values: object, wrong: set[str]) -
         return {}
     fields = SECTIONS[section].model_fields
     right = {key: values[key] for key in fields if key in values and dotted((section, key)) not in wrong}
-    return SECTIONS[section].model_validate(right, strict=layer.strict).model_dump(exclude_unset=True)
+    return (
+        SECTIONS[section].model_validate(right, strict=layer.strict).model_dump(exclude_unset=True, by_alias=True)
+    )
 
 
 def _describe(layer: Layer, path: Path, text: str) -> str:
@@ -250,6 +254,7 @@ def _broken_rules(settings: Settings, origins: Mapping[str, str], wrong: set[str
 
 def _unknown_variables(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
     named = {credential.bearer_env for credential in settings.upstream.credentials.values()}
+    named |= {settings.auth.secret_env} if settings.auth.secret_env else set()
     known = [variable(name) for name in field_names()]
     for name in unknown_variables(environ, named):
         target = name.removeprefix(PREFIX).lower().replace("__", ".", 1)
@@ -259,6 +264,6 @@ def _unknown_variables(settings: Settings, environ: Mapping[str, str]) -> Iterat
 
 def shown(settings: Settings) -> dict[str, dict[str, Any]]:
     """The settings as plain data for people to see, secrets masked."""
-    data: dict[str, dict[str, Any]] = settings.model_dump()
+    data: dict[str, dict[str, Any]] = settings.model_dump(by_alias=True)
     data["registry"]["url"] = _PASSWORD.sub(r"\1***@", data["registry"]["url"])
     return data

@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.settings_types import (
     AgentId,
+    Algorithms,
+    Audiences,
     Bytes,
     CardForm,
     Count,
@@ -27,31 +30,31 @@ from gateway.settings_types import (
     Host,
     HostRules,
     Hosts,
+    JwksUrl,
+    Leeway,
     LogFormat,
     LogLevel,
     MetricName,
     Name,
+    Networks,
     Origins,
+    Patterns,
     Port,
     PublicUrl,
+    Rate,
+    Scopes,
     Seconds,
     SecondsOrZero,
     StoreUrl,
     Text,
     VariableName,
+    expected,
 )
 
 LATER = frozenset(
     {
-        "auth",
         "health",
-        "limits.connections_per_client",
-        "limits.registrations_per_minute",
-        "limits.requests_per_second",
-        "limits.streams",
         "registry.key_prefix",
-        "server.trusted_proxies",
-        "upstream.caller_credentials",
     }
 )
 """Sections and fields of contract 4 that this version does not have yet."""
@@ -112,6 +115,7 @@ class ServerSettings(Section):
     port: Port = 9090
     public_url: PublicUrl | None = None
     allowed_hosts: Hosts = ()
+    trusted_proxies: Networks = ()
     request_timeout_seconds: Seconds = 60
     shutdown_delay_seconds: SecondsOrZero = 0
     drain_seconds: SecondsOrZero = 20
@@ -150,12 +154,67 @@ class UpstreamSettings(Section):
     allow_hosts: HostRules = ()
     deny_hosts: HostRules = ()
     credentials: dict[AgentId, Credential] = {}
+    caller_credentials: bool = False
+
+
+class PolicyRule(Section):
+    """Whom a rule is about, and what it grants (contract 6.1)."""
+
+    principals: Patterns = ()
+    scopes: Scopes = ()
+    call: Patterns = ()
+    register_: Patterns = Field(default=(), alias="register")
+    read: bool = False
+    administer: bool = False
+
+    @model_validator(mode="after")
+    def _names_somebody(self) -> Self:
+        if not (self.principals or self.scopes):
+            raise expected('must name principals or scopes; principals: ["*"] means everybody')
+        return self
+
+
+def _is_a_policy(rules: tuple[PolicyRule, ...]) -> tuple[PolicyRule, ...]:
+    if not rules:
+        raise expected("must hold at least one rule; leave it out where every valid token may do everything")
+    return rules
+
+
+Policy = Annotated[
+    tuple[PolicyRule, ...],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+    AfterValidator(_is_a_policy),
+]
+
+
+class AuthSettings(Section):
+    """Who may call (contract 6.1)."""
+
+    enable: bool = False
+    secret_env: VariableName | None = None
+    public_key_file: Text | None = None
+    jwks_url: JwksUrl | None = None
+    algorithms: Algorithms = ()
+    issuer: Text | None = None
+    audience: Audiences = ()
+    leeway_seconds: Leeway = 30
+    principal_claim: Name = "sub"
+    policy: Policy | None = None
+
+    @property
+    def key_sources(self) -> int:
+        """How many are named; with authentication there must be one."""
+        return sum(it is not None for it in (self.secret_env, self.public_key_file, self.jwks_url))
 
 
 class LimitsSettings(Section):
     """Limits on callers (contract 6.5)."""
 
     header_bytes: HeadBytes = 32768
+    requests_per_second: Rate = 0
+    registrations_per_minute: Rate = 0
+    connections_per_client: CountOrZero = 0
+    streams: CountOrZero = 10000
 
 
 class LogSettings(Section):
@@ -176,6 +235,7 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     upstream: UpstreamSettings = UpstreamSettings()
+    auth: AuthSettings = AuthSettings()
     limits: LimitsSettings = LimitsSettings()
     log: LogSettings = LogSettings()
 
@@ -213,6 +273,16 @@ RULES = (
         "needs upstream.client_cert",
     ),
     Rule(
+        ("auth.enable", "auth.secret_env", "auth.public_key_file", "auth.jwks_url"),
+        lambda it: not it.auth.enable or it.auth.key_sources == 1,
+        "needs exactly one of auth.secret_env, auth.public_key_file and auth.jwks_url",
+    ),
+    Rule(
+        ("auth.policy", "auth.enable"),
+        lambda it: it.auth.policy is None or it.auth.enable,
+        "needs auth.enable: true",
+    ),
+    Rule(
         ("metrics.port", "server.port", "metrics.host", "server.host"),
         lambda it: it.metrics.port == 0 or (it.metrics.host, it.metrics.port) != (it.server.host, it.server.port),
         "must differ from server.port (0 serves /metrics on the port of the API)",
@@ -225,6 +295,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "metrics": MetricsSettings,
     "registry": RegistrySettings,
     "upstream": UpstreamSettings,
+    "auth": AuthSettings,
     "limits": LimitsSettings,
     "log": LogSettings,
 }

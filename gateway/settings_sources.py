@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 
@@ -178,7 +178,7 @@ def _variables_layer(environ: Mapping[str, str], names: Mapping[str, str]) -> La
 
 
 def _from_text(text: str, section: str, key: str) -> object:
-    kind = get_origin(SECTIONS[section].model_fields[key].annotation)
+    kind = _kind(section, key)
     if kind is dict or (kind is tuple and text.startswith("[")):
         return json.loads(text)
     if kind is tuple:
@@ -187,8 +187,17 @@ def _from_text(text: str, section: str, key: str) -> object:
 
 
 def _form(section: str, key: str) -> str:
-    kind = get_origin(SECTIONS[section].model_fields[key].annotation)
-    return "a JSON object" if kind is dict else "a comma list or a JSON list"
+    return "a JSON object" if _kind(section, key) is dict else "a comma list or a JSON list"
+
+
+def _kind(section: str, key: str) -> object:
+    """Tell what a setting holds: dict, tuple, or something that is no container."""
+    found: Any = SECTIONS[section].model_fields[key].annotation
+    for part in get_args(found) if type(None) in get_args(found) else (found,):
+        bare = get_args(part)[0] if get_origin(part) is Annotated else part
+        if get_origin(bare) in (dict, tuple):
+            return get_origin(bare)
+    return None
 
 
 def unknown_variables(environ: Mapping[str, str], named: set[str]) -> list[str]:

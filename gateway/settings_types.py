@@ -44,6 +44,10 @@ def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _one_or_many(value: object) -> object:
+    return (value,) if isinstance(value, str) else _as_tuple(value)
+
+
 def _public_url(text: str) -> str:
     try:
         url = parse_url(text)
@@ -64,6 +68,22 @@ def _origin(text: str) -> str:
     if url is None or url.target != b"/" or text.endswith("/"):
         raise expected('must be "auto", "*", "null" or an origin such as https://app.example.com')
     return str(url).removesuffix("/")
+
+
+def _jwks_url(text: str) -> str:
+    try:
+        parse_url(text)
+    except ValueError as error:
+        raise expected(f"must be an absolute http(s) URL: {error}") from None
+    return text
+
+
+def _network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise expected("must be an IP address or a network such as 10.0.0.0/8") from None
+    return text
 
 
 def _host_rule(text: str) -> str:
@@ -111,6 +131,21 @@ Origins = Annotated[tuple[Annotated[Text, AfterValidator(_origin)], ...], Before
 Hosts = Annotated[tuple[Host, ...], BeforeValidator(_as_tuple)]
 HostRules = Annotated[tuple[HostRule, ...], BeforeValidator(_as_tuple)]
 HeaderNames = Annotated[tuple[HeaderName, ...], BeforeValidator(_as_tuple)]
+Networks = Annotated[tuple[Annotated[Text, AfterValidator(_network)], ...], BeforeValidator(_as_tuple)]
+JwksUrl = Annotated[Text, AfterValidator(_jwks_url)]
+Audiences = Annotated[tuple[Text, ...], BeforeValidator(_one_or_many)]
+Patterns = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)]
+Scopes = Annotated[
+    tuple[Annotated[Text, _matching(r"[\x21-\x7e]+", "a scope: visible ASCII without blanks")], ...],
+    BeforeValidator(_as_tuple),
+]
+Leeway = Annotated[float, Field(ge=0, le=300, allow_inf_nan=False), AfterValidator(_whole_if_possible)]
+Rate = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False), AfterValidator(_whole_if_possible)]
+_Algorithm = Annotated[
+    Text,
+    _matching(r"HS256|HS384|HS512|[RP]S256|[RP]S384|[RP]S512|ES256|ES384|ES512|EdDSA", "such as RS256 or EdDSA"),
+]
+Algorithms = Annotated[tuple[_Algorithm, ...], BeforeValidator(_as_tuple)]
 Dialect = Annotated[Literal["auto", "kubemq", "a2a"], BeforeValidator(_lower)]
 CardForm = Annotated[Literal["gateway", "registry"], BeforeValidator(_lower)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]

@@ -149,9 +149,7 @@ def test_truth_in_a_variable_is_read_leniently(text: str) -> None:
     assert loaded.settings.a2a.agent_tls_skip_verify is True
 
 
-@pytest.mark.parametrize(
-    "text", ["a.example,b.example", " a.example , ,b.example,", '["a.example", "b.example"]']
-)
+@pytest.mark.parametrize("text", ["a.example,b.example", " a.example , ,b.example,", '["a.example", "b.example"]'])
 def test_lists_in_a_variable_are_comma_or_json_lists(text: str) -> None:
     loaded = load(None, HOME | {"VITALGATE_SERVER__ALLOWED_HOSTS": text})
     assert loaded.settings.server.allowed_hosts == ("a.example", "b.example")
@@ -170,10 +168,7 @@ def test_numbers_of_seconds_keep_their_form() -> None:
     loaded = load(
         None, HOME | {"VITALGATE_A2A__AGENT_TTL_SECONDS": "60", "VITALGATE_SERVER__DRAIN_SECONDS": "0.5"}
     )
-    assert (
-        json.dumps([loaded.settings.a2a.agent_ttl_seconds, loaded.settings.server.drain_seconds])
-        == "[60, 0.5]"
-    )
+    assert json.dumps([loaded.settings.a2a.agent_ttl_seconds, loaded.settings.server.drain_seconds]) == "[60, 0.5]"
 
 
 def test_credentials_merge_by_agent_and_may_name_any_variable(file) -> None:
@@ -184,9 +179,7 @@ def test_credentials_merge_by_agent_and_may_name_any_variable(file) -> None:
         "VITALGATE_UPSTREAM__CREDENTIALS": '{"a2": {"bearer_env": "B"}}',
     }
     loaded = load(path, environ)
-    names = {
-        agent: credential.bearer_env for agent, credential in loaded.settings.upstream.credentials.items()
-    }
+    names = {agent: credential.bearer_env for agent, credential in loaded.settings.upstream.credentials.items()}
     assert names == {"one": "VITALGATE_TOKEN_ONE", "a2": "B"}
     assert loaded.origins["upstream.credentials.one"] == f"{path}:3"
     assert loaded.origins["upstream.credentials.a2"] == "VITALGATE_UPSTREAM__CREDENTIALS"
@@ -236,9 +229,12 @@ def test_every_mistake_of_every_source_is_named_at_once(file) -> None:
         ("log: {}\n---\nlog: {}\n", "FILE:3: a second document; the file must hold one"),
         (
             "- a2a\n",
-            "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, limits, log",
+            "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, auth, limits, log",
         ),
-        ("a2a", "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, limits, log"),
+        (
+            "a2a",
+            "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, auth, limits, log",
+        ),
         (
             "a2a:\n\tenable: true\n",
             "FILE:2:1: not valid YAML: found character ... that cannot start any token",
@@ -324,9 +320,7 @@ def test_what_is_wrong_with_a_file(file, text: str | bytes, problem: str) -> Non
     assert found.startswith(problem)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "# all commented out\n", "---\n", "a2a:\n", "\ufefflog: {level: info}\n"]
-)
+@pytest.mark.parametrize("text", ["", "# all commented out\n", "---\n", "a2a:\n", "\ufefflog: {level: info}\n"])
 def test_a_file_without_values_is_fine(file, text: str) -> None:
     assert load(file(text), HOME).settings.a2a.enable
 
@@ -373,8 +367,7 @@ def test_a_file_that_cannot_be_read(path: str, why: str) -> None:
         ("VITALGATE_UPSTREAM__CREDENTIALS__AGENT", "x", "unknown variable"),
         ("VITALGATE_A2A", "{}", "unknown variable"),
         ("vitalgate_log__level", "info", "unknown variable; did you mean VITALGATE_LOG__LEVEL?"),
-        ("VITALGATE_AUTH__ENABLE", "1", "not available in this version"),
-        ("VITALGATE_LIMITS__STREAMS", "1", "not available in this version"),
+        ("VITALGATE_REGISTRY__KEY_PREFIX", "x", "not available in this version"),
         ("VITALGATE_SERVER_PORT", "9091", "unknown variable; did you mean VITALGATE_SERVER__PORT?"),
         ("VITALGATE_PORT", "9091", "unknown variable"),
     ],
@@ -409,6 +402,56 @@ def test_settings_of_later_versions_are_refused_and_say_so(file, name: str) -> N
     assert found == f"FILE:1: {name}: not available in this version"
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("auth: {enable: true}", "auth.enable: needs exactly one of auth.secret_env, auth.public_key_file and "),
+        (
+            "auth: {enable: true, secret_env: A, jwks_url: 'https://idp/'}",
+            "auth.enable: needs exactly one of auth.secret_env, auth.public_key_file and auth.jwks_url",
+        ),
+        ("auth: {secret: A}", "auth.secret: unknown setting"),
+        ("auth: {jwks_url: 'https://u:p@idp/'}", "auth.jwks_url: must be an absolute http(s) URL: "),
+        ("auth: {algorithms: [none]}", "auth.algorithms[0]: must be such as RS256 or EdDSA"),
+        ("auth: {algorithms: RS256}", "auth.algorithms: must be a list"),
+        ("auth: {leeway_seconds: 301}", "auth.leeway_seconds: must be less than or equal to 300"),
+        ("auth: {policy: [{principals: [a]}]}", "auth.policy: needs auth.enable: true"),
+        ("auth: {policy: []}", "auth.policy: must hold at least one rule; leave it out where "),
+        ("auth: {policy: [{call: ['*']}]}", "auth.policy[0]: must name principals or scopes; "),
+        ("auth: {policy: [{principals: ['']}]}", "auth.policy[0].principals[0]: must have at least 1 character"),
+        ("auth: {policy: [{scopes: ['a b']}]}", "auth.policy[0].scopes[0]: must be a scope: visible ASCII "),
+        ("auth: {policy: [{principals: [a], deny: [b]}]}", "auth.policy[0].deny: unknown setting"),
+        ("auth: {policy: [{principals: [a], call: true}]}", "auth.policy[0].call: must be a list"),
+        ("server: {trusted_proxies: [proxy.example]}", "server.trusted_proxies[0]: must be an IP address or a "),
+        ("limits: {requests_per_second: .inf}", "limits.requests_per_second: must be "),
+    ],
+)
+def test_what_is_wrong_with_security(file, text: str, problem: str) -> None:
+    """Contract 6.1, 6.2, 6.5: nothing is taken that would not be enforced as it reads."""
+    (found,) = problems(file(f"{text}\n"))
+    assert found.startswith(f"FILE:1: {problem}")
+
+
+def test_security_from_the_environment() -> None:
+    """Contract 4: the variable with the secret may itself look like a setting; a policy is JSON."""
+    rule = {"principals": ["a"], "register": ["x-*"]}
+    settings = load(
+        None,
+        {
+            "HOME": "/",
+            "VITALGATE_AUTH__ENABLE": "yes",
+            "VITALGATE_AUTH__SECRET_ENV": "VITALGATE_JWT_SECRET",
+            "VITALGATE_JWT_SECRET": "S3CRET",  # pragma: allowlist secret
+            "VITALGATE_AUTH__AUDIENCE": "gateway, other",
+            "VITALGATE_AUTH__POLICY": json.dumps([rule]),
+        },
+    ).settings
+    assert settings.auth.audience == ("gateway", "other")
+    assert settings.auth.policy is not None
+    assert settings.auth.policy[0].register_ == ("x-*",)
+    assert "S3CRET" not in repr(settings) + str(shown(settings))
+
+
 def test_no_problem_holds_a_value(file) -> None:
     """Contract 4: values may be secrets, wherever they were put by mistake."""
     secret = "hunter2-S3CRET"  # pragma: allowlist secret
@@ -439,9 +482,7 @@ def test_a_password_is_masked_when_settings_are_shown() -> None:
 
 
 def test_public_url_and_origins_are_kept_in_one_form(file) -> None:
-    path = file(
-        "server: {public_url: 'HTTPS://GW.example:443/base/'}\na2a: {trusted_origins: ['HTTP://A:80']}\n"
-    )
+    path = file("server: {public_url: 'HTTPS://GW.example:443/base/'}\na2a: {trusted_origins: ['HTTP://A:80']}\n")
     settings = load(path, HOME).settings
     assert settings.server.public_url == "https://gw.example/base"
     assert settings.a2a.trusted_origins == ("http://a",)
