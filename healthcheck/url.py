@@ -5,13 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
 
 MAX_URL = 2048
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _VISIBLE = re.compile(r"[!-~]+")
-_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*\.?")
-_FORBIDDEN = re.compile(r'[\\<>"{}|^`]')
+_SCHEME = re.compile(r"https?:", re.IGNORECASE)
+_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(#.*)?", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
+# RFC 3986 plus "[", "]" and "|", which clients send as they are
+_TARGET = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]|-]|%[0-9A-Fa-f]{2})*")
 
 
 class UrlError(ValueError):
@@ -52,37 +55,37 @@ class Url:
 
 def parse_url(text: str) -> Url:
     """Parse an absolute URL, or raise `UrlError`; a userinfo or a fragment is an error of its own."""
-    if not 0 < len(text) <= MAX_URL or not _VISIBLE.fullmatch(text) or _FORBIDDEN.search(text):
+    if not 0 < len(text) <= MAX_URL or not _VISIBLE.fullmatch(text):
         raise UrlError("url_malformed")
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        raise UrlError("url_malformed") from error
-    if parts.scheme not in _DEFAULT_PORTS:
-        raise UrlError("url_scheme")
-    if "@" in parts.netloc:
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise UrlError("url_malformed" if _SCHEME.match(text) else "url_scheme")
+    scheme, authority, target, fragment = match.groups()
+    if "\\" in text:  # some parsers end the host there, others do not
+        raise UrlError("url_malformed")
+    if "@" in authority:
         raise UrlError("url_userinfo")
-    if "#" in text:
+    if fragment is not None:
         raise UrlError("url_fragment")
-    if port == 0 or parts.netloc.endswith(":"):
+    if not _TARGET.fullmatch(target):
         raise UrlError("url_malformed")
-    origin = Origin(parts.scheme, _host(parts), port or _DEFAULT_PORTS[parts.scheme])
-    return Url(origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+    return Url(_origin(scheme.lower(), authority), target if target.startswith("/") else f"/{target}")
 
 
-def _host(parts: SplitResult) -> str:
-    host = parts.hostname or ""
-    if parts.netloc.startswith("["):
-        return _ipv6(host)
-    if not _NAME.fullmatch(host):
+def _origin(scheme: str, authority: str) -> Origin:
+    match = _AUTHORITY.fullmatch(authority.lower())
+    if match is None:
         raise UrlError("url_malformed")
-    return host
+    host = _ipv6(match[1][1:-1]) if match[1].startswith("[") else match[1]
+    port = _DEFAULT_PORTS[scheme] if match[2] is None else int(match[2])
+    if not 1 <= port <= 65535 or not (":" in host or _NAME.fullmatch(host)):
+        raise UrlError("url_malformed")
+    return Origin(scheme, host, port)
 
 
-def _ipv6(host: str) -> str:
+def _ipv6(text: str) -> str:
     try:
-        address = ipaddress.IPv6Address(host)
+        address = ipaddress.IPv6Address(text)
     except ValueError as error:
         raise UrlError("url_malformed") from error
     if address.scope_id:

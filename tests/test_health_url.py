@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from healthcheck.url import UrlError, authority_of, parse_url
+import registry.url
+from healthcheck.url import MAX_URL, UrlError, authority_of, parse_url
 
 GOOD = {
     "http://h": "http://h/",
@@ -16,7 +17,11 @@ GOOD = {
     "http://[0:0:0:0:0:0:0:1]/": "http://[::1]/",
     "http://a_b.example./": "http://a_b.example./",
     "http://h/a%2Fb;c=d,e:f@g": "http://h/a%2Fb;c=d,e:f@g",
-    "http://h?": "http://h/",
+    "http://h?": "http://h/?",
+    "http://h?x=1": "http://h/?x=1",
+    "http://h/a/../b/./c": "http://h/a/../b/./c",
+    "http://h/a|b?c=[1]": "http://h/a|b?c=[1]",
+    "http://-h/": "http://-h/",
 }
 BAD = {
     "": "url_malformed",
@@ -49,7 +54,12 @@ BAD = {
     "http://[fe80::1%25eth0]/": "url_malformed",
     "http://[fe80::1%eth0]/": "url_malformed",
     "http://[127.0.0.1]/": "url_malformed",
-    "http://-h/": "url_malformed",
+    "http://[::1]evil/": "url_malformed",
+    "http://evil[::1]/": "url_malformed",
+    "http://[::1]:80:90/": "url_malformed",
+    "http://h:80:90/": "url_malformed",
+    "http://h/%zz": "url_malformed",
+    "http://h/<x>": "url_malformed",
     "http://h..i/": "url_malformed",
     "http://h/" + "x" * 2048: "url_malformed",
 }
@@ -65,6 +75,25 @@ def test_bad(text: str) -> None:
     with pytest.raises(UrlError) as caught:
         parse_url(text)
     assert caught.value.reason == BAD[text]
+
+
+@pytest.mark.parametrize("text", [*GOOD, *BAD])
+def test_what_can_be_registered_can_be_probed(text: str) -> None:
+    """Health contract 7: probes go where traffic goes, so both parsers must take the same URLs in the same way."""
+    try:
+        registered = registry.url.parse_url(text)
+    except ValueError:
+        registered = None
+    try:
+        probed = parse_url(text)
+    except UrlError:
+        probed = None
+    if registered is None or len(text) > MAX_URL:
+        assert probed is None
+    else:
+        assert probed is not None
+        assert (probed.origin.host, probed.origin.port) == (registered.host, registered.port)
+        assert (probed.origin.scheme, probed.target.encode()) == (registered.scheme, registered.target)
 
 
 def test_what_is_shown_of_an_endpoint_holds_no_credential() -> None:
