@@ -92,15 +92,15 @@ async def send(transport: httpx.AsyncBaseTransport, ask: Ask, trace: Trace) -> E
 
 
 async def _perform(transport: httpx.AsyncBaseTransport, ask: Ask, trace: Trace) -> Reply:
-    origin = ask.url.origin
+    origin, target = ask.url.origin, ask.url.target.encode("ascii")
+    headers = httpx.Headers({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
+    headers.update(ask.headers)  # whatever the case of the names
     request = httpx.Request(
         ask.method,
-        httpx.URL(
-            scheme=origin.scheme, host=origin.host, port=origin.port, raw_path=ask.url.target.encode("ascii")
-        ),
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **ask.headers},
+        httpx.URL(scheme=origin.scheme, host=origin.host, port=origin.port, raw_path=target),
+        headers=headers,
         content=ask.body or None,
-        extensions={TRACE: trace},
+        extensions={TRACE: trace, "target": target},  # httpx.URL shortens /a/../b: this is sent in its place
     )
     response = await transport.handle_async_request(request)
     trace.byte()
@@ -108,9 +108,9 @@ async def _perform(transport: httpx.AsyncBaseTransport, ask: Ask, trace: Trace) 
         raw, truncated = await _read(response, ask)
     finally:
         await response.aclose()
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    body, too_long = _decode(raw, headers.get("content-encoding", ""), ask.limit)
-    return Reply(response.status_code, headers, body, truncated or too_long)
+    received = {name.lower(): value for name, value in response.headers.items()}
+    body, too_long = _decode(raw, received.get("content-encoding", ""), ask.limit)
+    return Reply(response.status_code, received, body, truncated or too_long)
 
 
 async def _read(response: httpx.Response, ask: Ask) -> tuple[bytes, bool]:

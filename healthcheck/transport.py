@@ -58,12 +58,13 @@ class ProbeTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send and return with the response head; raises httpcore's and the network's own exceptions."""
         url = request.url
+        target = request.extensions.get("target", url.raw_path)
         token = _trace.set(request.extensions.get(TRACE))
         try:
             response = await self._pool.handle_async_request(
                 httpcore.Request(
                     request.method,
-                    httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                    httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=target),
                     headers=request.headers.raw,
                     content=request.stream,
                 )

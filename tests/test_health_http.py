@@ -66,3 +66,13 @@ async def test_headers_and_the_bearer() -> None:
         first, second = agent.requests
         assert (first.header("x-probe"), first.header("authorization")) == ("yes", "Basic x")
         assert (second.header("x-probe"), second.header("authorization")) == ("yes", "Bearer tok")
+
+
+async def test_a_header_of_the_file_replaces_ours_whatever_its_case() -> None:
+    """Pitfall 26: exactly one of each name that must be single."""
+    async with FaultAgent() as agent:
+        agent.always(reply.body(b"ok"))
+        options = HttpOptions(headers=(("user-agent", "mine"), ("ACCEPT-ENCODING", "gzip")))
+        await check(Target(type="http", endpoint=agent.url, http=options))
+        [request] = agent.requests
+        assert (request.values("user-agent"), request.values("accept-encoding")) == (["mine"], ["gzip"])

@@ -266,7 +266,7 @@ async def test_the_target_is_sent_as_it_was_written() -> None:
     """Pitfall 33: path and query as given, `/` only for an empty path."""
     async with FaultAgent() as agent:
         agent.always(OK)
-        paths = ["/a2a/v1", "/a2a/v1/", "/a2a?k=v%2F1", "/a%2Fb", "/x;y=1,2:3@"]
+        paths = ["/a2a/v1", "/a2a/v1/", "/a2a?k=v%2F1", "/a%2Fb", "/x;y=1,2:3@", "//a/../b/./c?", "/a|b?[1]"]
         for path in [*paths, ""]:
             await probe(agent.at(path))
         assert [request.target for request in agent.requests] == [*paths, "/"]

@@ -12,7 +12,7 @@ from gateway.upstream.transport import PoolTransport
 from healthcheck.exchange import KnownFailure
 from healthcheck.model import A2AFunctional, A2AOptions, Check, Status, Target
 from tests.fakes import reply
-from tests.fakes.health_peer import A2APeer, check, codes, statuses
+from tests.fakes.health_peer import A2APeer, AgentPeer, check, codes, statuses
 from tests.fakes.ports import refusing_port, stuck_port
 from tests.fakes.wire import wired
 
@@ -54,6 +54,14 @@ async def test_a_healthy_agent(opened: Open) -> None:
         assert sum(peer.counts.values()) == 3
         assert {request.header("accept-encoding") for request in peer.requests} == {"identity"}
         assert {request.header("cookie") for request in peer.requests} == {None}
+
+
+@EACH
+async def test_the_target_is_sent_as_it_was_written(opened: Open) -> None:
+    """Pitfall 33: probes ask for what traffic asks for; httpx alone would shorten the path."""
+    async with AgentPeer() as peer, opened() as transport:
+        await check(Target(type="http", endpoint=peer.at("/a/../b//./c?")), transport=transport)
+        assert [request.target for request in peer.requests] == ["/a/../b//./c?"]
 
 
 @EACH

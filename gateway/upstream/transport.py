@@ -157,7 +157,7 @@ def _head(request: httpx.Request, body: bytes) -> bytes:
     Raises:
         httpx.LocalProtocolError: a header or the target would break the framing.
     """
-    target = request.url.raw_path
+    target = request.extensions.get("target", request.url.raw_path)
     method = request.method.encode("ascii", "replace")
     lines = [pair for pair in request.headers.raw if pair[0].lower() not in _OURS]
     fits = all(_NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in lines)
