@@ -118,9 +118,12 @@ def listing(item: Rule, *, least: int = 0, unique: bool = True) -> Rule:
         if len(value) < least:
             return reader.fail(path, f"expected at least {least}")
         items = [item.read(reader, one, f"{path}[{at}]") for at, one in enumerate(value)]
+        seen: set[str | int] = set()
         for at, one in enumerate(items):
-            if unique and isinstance(one, str | int) and one in items[:at]:
-                reader.fail(f"{path}[{at}]", "given twice")
+            if unique and isinstance(one, str | int):
+                if one in seen:
+                    reader.fail(f"{path}[{at}]", "given twice")
+                seen.add(one)
         return items
 
     schema: Schema = {"type": "array", "items": item.schema}

@@ -110,7 +110,7 @@ class _Plain:
         if kind == "null":
             return self._fail(path, "null is not allowed")
         if kind == "str":
-            return text if _SURROGATE.search(text) is None else self._fail(path, "not valid text")
+            return self._text(text, path)
         if kind == "bool":
             return text.lower() == "true" if text.lower() in {"true", "false"} else Odd()
         if kind == "int" and _INTEGER.fullmatch(text):
@@ -118,6 +118,15 @@ class _Plain:
         if kind == "float" and _FLOAT.fullmatch(text):
             return float(text)
         return Odd() if kind in {"int", "float", "timestamp"} else self._fail(path, "tags are not allowed")
+
+    def _text(self, text: str, path: str) -> Any:
+        """JSON writes what lies beyond U+FFFF as two escapes, which YAML leaves apart; half a pair is no text."""
+        if _SURROGATE.search(text) is None:
+            return text
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            return self._fail(path, "not valid text")
 
     def _fail(self, path: str, text: str) -> Invalid:
         self.mistakes.append(Mistake(path, text))

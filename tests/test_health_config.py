@@ -89,6 +89,12 @@ def test_everything_arrives() -> None:
     assert (db.http.body_contains, db.http.max_body_bytes) == ("ok", 1000)
 
 
+def test_a_json_file_may_hold_any_character() -> None:
+    """JSON escapes what lies beyond U+FFFF as a pair of surrogates; YAML alone would leave two halves."""
+    [target] = read_config((FILES / "valid" / "json.yaml").read_text()).targets
+    assert target.name == "\U0001f600"
+
+
 def test_defaults() -> None:
     """Health contract 2 and 5: 5000 ms, no retries, 100 ms between, 60 s, 16 at once, critical, supporting."""
     config = read_config((FILES / "valid" / "minimal.yaml").read_text())
