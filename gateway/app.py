@@ -164,7 +164,7 @@ def _application(
         caller_line=lru_cache(maxsize=1024)(caller_line),
         rewrite_card=_card_rewriter(terms),
     )
-    _watch(metrics, registry, upstream)
+    _watch(metrics, registry, upstream, logs)
     return Dispatch(
         proxy,
         _rest(settings, registry, lifecycle, terms),
@@ -244,13 +244,13 @@ def _card_rewriter(terms: CardTerms) -> Callable[[bytes, str, Headers], bytes]:
             body,
             cards.address(base, agent_id),
             keep_security=terms.keep_security,
-            streaming=terms.streaming,
         )
 
     return rewrite
 
 
-def _watch(metrics: Metrics, registry: Registry, upstream: Upstream) -> None:
+def _watch(metrics: Metrics, registry: Registry, upstream: Upstream, logs: Logs) -> None:
+    metrics.gauge("log_lines_dropped", "Log lines lost to a stalled reader of the log.", lambda: logs.dropped)
     metrics.gauge("registered_agents", "Agents that are registered and alive.", lambda: len(registry))
     metrics.gauges(
         "upstream_connections",

@@ -61,23 +61,18 @@ def address(public_base: str, agent_id: str) -> str:
 # --- the card that clients resolve ---
 
 
-def served_card(
-    card: Mapping[str, Any], at: str, *, keep_security: bool = False, streaming: bool = True
-) -> dict[str, Any]:
+def served_card(card: Mapping[str, Any], at: str, *, keep_security: bool = False) -> dict[str, Any]:
     """Write the card through which an unmodified SDK client talks to the agent by way of the gateway.
 
     Args:
         card: The card as registered.
         at: The agent's address at the gateway, see `address`.
         keep_security: True when callers' credentials reach the agent; otherwise its schemes would mislead.
-        streaming: False while the gateway does not relay streams: the card must not promise them.
     """
     spoken = declared(card) or {V0_3: Interface("0.3.0")}
     served = {name: value for name, value in fit_card(card).items() if name not in _NEVER_SERVED}
     _complete(served, default_name=at.rpartition("/")[2])
     _state_extended_card(served, spoken)
-    if not streaming:
-        _deny_streaming(served)
     if not keep_security:
         _drop_security(served)
     if V1_0 in spoken:
@@ -116,12 +111,6 @@ def _state_extended_card(served: dict[str, Any], spoken: Mapping[str, Interface]
         served["supportsAuthenticatedExtendedCard"] = True
 
 
-def _deny_streaming(card: dict[str, Any]) -> None:
-    capabilities = card.get("capabilities")
-    if isinstance(capabilities, dict) and "streaming" in capabilities:
-        capabilities["streaming"] = False
-
-
 def _drop_security(card: dict[str, Any]) -> None:
     for owner in (card, *objects(card.get("skills"))):
         for name in [name for name in owner if _is_one_of(name, _SECURITY)]:
@@ -135,7 +124,7 @@ def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
 # --- the extended card: an answer of the agent, rewritten on its way back ---
 
 
-def rewrite_extended_card(body: bytes, at: str, *, keep_security: bool = False, streaming: bool = True) -> bytes:
+def rewrite_extended_card(body: bytes, at: str, *, keep_security: bool = False) -> bytes:
     """Make the card in a JSON-RPC response point at the gateway; every other byte stays as it is.
 
     The form is kept: nothing is added that the agent did not write, because a 1.0 reader may refuse 0.3
@@ -147,14 +136,14 @@ def rewrite_extended_card(body: bytes, at: str, *, keep_security: bool = False, 
         for start, end in reversed(spans):
             result = _loads(text[start:end])
             if isinstance(result, dict) and any(_is_one_of(name, tuple(_ADDRESSES)) for name in result):
-                moved = _moved(result, at, keep_security=keep_security, streaming=streaming)
+                moved = _moved(result, at, keep_security=keep_security)
                 text = text[:start] + dump(moved).decode() + text[end:]
     except (ValueError, RecursionError):  # not JSON that could be read: no client reads a card in it either
         return body
     return text.encode()
 
 
-def _moved(card: dict[str, Any], at: str, *, keep_security: bool, streaming: bool) -> dict[str, Any]:
+def _moved(card: dict[str, Any], at: str, *, keep_security: bool) -> dict[str, Any]:
     gone = ("additionalInterfaces", "signatures")
     moved = {name: value for name, value in card.items() if not _is_one_of(name, gone)}
     for name in [name for name in moved if is_other_spelling(name, _ADDRESSES)]:
@@ -162,8 +151,6 @@ def _moved(card: dict[str, Any], at: str, *, keep_security: bool, streaming: boo
     moved |= {name: value for name, value in (("url", at), ("preferredTransport", JSONRPC)) if name in moved}
     if "supportedInterfaces" in moved:
         moved["supportedInterfaces"] = [interface.at(at) for interface in listed(card).values()]
-    if not streaming:
-        _deny_streaming(moved)
     if not keep_security:
         _drop_security(moved)
     return moved

@@ -127,7 +127,13 @@ class _Server(uvicorn.Server):
 def _listen(demo: Demo) -> socket.socket:
     family = socket.AF_INET6 if ":" in demo.host else socket.AF_INET
     try:
-        return socket.create_server((demo.host, demo.port), family=family)
+        listener = socket.socket(
+            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )  # named: asyncio then sets NODELAY
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((demo.host, demo.port))
+        listener.listen()
+        return listener
     except (OSError, OverflowError, UnicodeError) as error:
         number = getattr(error, "errno", None) or 0
         reason = os.strerror(number) if number > 0 else str(error)

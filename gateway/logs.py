@@ -183,6 +183,11 @@ class Logs:
         self.calls = calls and number <= logging.INFO
         self._json = form == "json"
 
+    @property
+    def dropped(self) -> int:
+        """Number of lines lost because nobody read them."""
+        return self._writer.dropped
+
     def event(self, event: str, *, level: str = "info", **fields: Any) -> None:
         """Log something that happened."""
         number = logging.getLevelNamesMapping()[level.upper()]

@@ -246,12 +246,6 @@ def test_security_stays_when_callers_credentials_reach_the_agent() -> None:
     assert served["skills"][0]["security"] == [{"key": []}]
 
 
-def test_a_card_does_not_promise_streams_the_gateway_refuses() -> None:
-    """Contract 5.4: an unmodified client streams wherever the card says that it can."""
-    assert served_card(RICH, G, streaming=False)["capabilities"]["streaming"] is False
-    assert served_card(card(), G, streaming=False)["capabilities"] == {}
-
-
 @pytest.mark.parametrize(
     ("members", "capabilities", "legacy"),
     [
@@ -280,7 +274,7 @@ def test_skills_are_completed_and_the_registered_card_is_not_touched() -> None:
     """Contract 5.4: SDK clients require a description and tags of each skill; KubeMQ does not."""
     registered = card(skills=[{"id": "a", "name": "A"}], capabilities={"streaming": True})
     before = copy.deepcopy(registered)
-    served = served_card(registered, G, streaming=False)
+    served = served_card(registered, G)
     assert served["skills"] == [{"id": "a", "name": "A", "description": "A", "tags": []}]
     assert registered == before
 
@@ -424,7 +418,6 @@ def test_an_extended_card_of_1_0_gets_the_gateways_address() -> None:
         "skills": [{"id": "secret", "name": "Only for members"}],
         "capabilities": {"streaming": True},
     }
-    assert rewrite(result, streaming=False)["capabilities"] == {"streaming": False}
 
 
 def test_an_extended_card_of_0_3_gets_the_gateways_address() -> None:

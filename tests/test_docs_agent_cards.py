@@ -22,7 +22,7 @@ BLOCKS = {
 def test_a_registered_card_is_served_as_the_page_says(name: str) -> None:
     registered = BLOCKS["registered", name]
     agent = read_card(json.dumps(registered).encode(), owner=None, registered_at="2027-01-15T08:00:00.000000Z")
-    served = served_card(json.loads(agent.card), "https://gw.example/a2a/echo-01", streaming=False)
+    served = served_card(json.loads(agent.card), "https://gw.example/a2a/echo-01")
     assert served == BLOCKS["served", name]
 
 

@@ -219,13 +219,6 @@ async def test_an_unknown_view_is_a_400_that_names_it(forms: Gateway) -> None:
     assert answer.json()["details"][0]["field"] == "view"
 
 
-async def test_streaming_is_not_promised_while_it_is_not_there() -> None:
-    """Contract 5.4: clients stream wherever the card says so."""
-    async with running(CardTerms(streaming=False)) as gateway:
-        await gateway.register("echo-01", capabilities={"streaming": True})
-        assert (await gateway.get(f"/a2a/echo-01{CARD}")).json()["capabilities"] == {"streaming": False}
-
-
 # --- whose card, and from where ---
 
 

@@ -39,13 +39,11 @@ class CardTerms:
     Attributes:
         public_url: `server.public_url`; without it the request's scheme and host count.
         view: `a2a.agent_card`, the form served where the request asks for none.
-        streaming: False while the gateway relays no streams: the cards must not promise them.
         keep_security: True when callers' credentials reach the agents.
     """
 
     public_url: str | None = None
     view: View = "gateway"
-    streaming: bool = True
     keep_security: bool = False
 
     def base(self, request: AnyRequest) -> str:
@@ -68,7 +66,6 @@ class CardTerms:
             cards.parse_card(agent.card),
             cards.address(base, agent.agent_id),
             keep_security=self.keep_security,
-            streaming=self.streaming,
         )
         return cards.dump(card)
 
