@@ -43,6 +43,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         entry = {"code": finding.code, **entry, "message": finding.message}
     if finding.reason:
         entry["reason"] = finding.reason
+    if finding.subject is not None:
+        entry["subject"] = finding.subject
     measured = finding.measured
     if measured is not None:
         entry["steps"] = {step: status.value for step, status in measured.steps.items()}
@@ -54,21 +56,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of the document."""
-    status = {"enum": [one.value for one in Status]}
-    finding = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["status"],
-        "properties": {
-            "code": {"enum": list(CODES)},
-            "status": status,
-            "message": {"type": "string"},
-            "reason": {"type": "string", "pattern": "^[a-z0-9_]+$"},
-            "steps": _members(STEPS, status),
-            "timings_ms": _members(TIMINGS, {"type": "number", "minimum": 0}),
-            "certificate_expires_at": {"type": "string", "format": "date-time"},
-        },
-    }
+    status = {"$ref": "#/$defs/status"}
     members = {
         "target": {
             "type": "object",
@@ -78,7 +66,7 @@ def schema() -> dict[str, Any]:
         },
         "status": status,
         "latency_ms": {"type": ["number", "null"], "minimum": 0},
-        "checks": _members(tuple(check.value for check in Check), finding),
+        "checks": _members(tuple(check.value for check in Check), {"$ref": "#/$defs/finding"}),
         "dependencies": {"type": "array", "items": {"$ref": "#/$defs/dependency"}},
     }
     edge = {"critical": {"type": "boolean"}, "relationship": {"enum": list(RELATIONSHIPS)}}
@@ -88,8 +76,27 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "vitalgate health result, version v1",
         "oneOf": [_object({**version, **members}), _object({**version, "results": many})],
-        "$defs": {"result": _object(members), "dependency": _object({**members, **edge})},
+        "$defs": {
+            "status": {"enum": [one.value for one in Status]},
+            "finding": _finding_schema(status),
+            "result": _object(members),
+            "dependency": _object({**members, **edge}),
+        },
     }
+
+
+def _finding_schema(status: dict[str, Any]) -> dict[str, Any]:
+    properties = {
+        "code": {"enum": list(CODES)},
+        "status": status,
+        "message": {"type": "string"},
+        "reason": {"type": "string", "pattern": "^[a-z0-9_]+$"},
+        "subject": {"type": "string"},
+        "steps": _members(STEPS, status),
+        "timings_ms": _members(TIMINGS, {"type": "number", "minimum": 0}),
+        "certificate_expires_at": {"type": "string", "format": "date-time"},
+    }
+    return {**_object(properties), "required": ["status"]}
 
 
 def _members(names: Sequence[str], value: dict[str, Any]) -> dict[str, Any]:

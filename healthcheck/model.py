@@ -80,6 +80,11 @@ class Finding:
         """The engine's own sentence for the code; never a text from outside."""
         return CODES[self.code].message if self.code else None
 
+    @property
+    def detail(self) -> str | None:
+        """The reason and what it concerns, for people; made printable where it is shown."""
+        return ": ".join(word for word in (self.reason, self.subject) if word) or None
+
 
 PASSED = Finding(Status.HEALTHY)
 

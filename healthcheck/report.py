@@ -74,11 +74,11 @@ def _case(suite: ElementTree.Element, label: str, name: str, finding: Finding, r
 
 
 def describe(finding: Finding) -> str:
-    """Status, code, message and reason in one line."""
+    """Status, code, message, reason and what it concerns in one line."""
     words = finding.status.value
     if finding.code:
         words += f" {finding.code}: {finding.message}"
-    return f"{words} ({finding.reason})" if finding.reason else words
+    return f"{words} ({printable(finding.detail)})" if finding.detail else words
 
 
 # -- Prometheus

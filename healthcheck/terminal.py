@@ -89,14 +89,12 @@ def _check(check: Check, finding: Finding, style: Style, first: bool) -> Iterato
     line = f"{check.value:<14} {_word(finding.status, style)}"
     if finding.code:
         line += f"{gap} {finding.code}: {finding.message}"
-    yield f"{line} ({finding.reason})" if finding.reason else line
+    yield f"{line} ({printable(finding.detail)})" if finding.detail else line
     if style.explained:
         yield from _details(finding, first)
 
 
 def _details(finding: Finding, first: bool) -> Iterator[str]:
-    if finding.subject is not None:
-        yield f"    concerns: {printable(finding.subject)}"
     explanation = explain(finding)
     if explanation is not None and first:
         yield f"    meaning:  {explanation.meaning}"

@@ -331,7 +331,7 @@ async def test_doctor_explains_with_the_next_command() -> None:
         peer.rpc["GetTask"] = reply.error(-32601)
         assert "Version mismatch: the agent answered -32601" in (await vitalgate("doctor", "a2a", peer.base)).out
         done = await vitalgate("doctor", "a2a", peer.base, "--require-skill", "transla\x1bte")
-        assert r"concerns: transla\x1bte" in done.out
+        assert r"(skill_missing: transla\x1bte)" in done.out
 
 
 async def test_a_private_authority(tmp_path: Path) -> None:

@@ -100,6 +100,17 @@ def test_several_roots_dependencies_codes_and_messages() -> None:
     assert below[0]["target"] == {"id": "db", "name": "db", "type": "a2a"}
 
 
+def test_what_a_finding_concerns_is_said_everywhere() -> None:
+    """With three required skills, each format says which one is missing; it is a word of the user's own."""
+    found = fault("a2a_required", "skill_missing", subject="trans\x1blate")
+    results = [Result(Target(type="a2a", endpoint="http://h/"), Status.UNHEALTHY, {Check.CAPABILITY: found})]
+    value = document(results)["checks"]["capability"]
+    assert (value["reason"], value["subject"]) == ("skill_missing", "trans\x1blate")
+    jsonschema.validate(document(results), SCHEMA)
+    for text in (render_terminal(results, Style()), RENDERERS["junit"](results)):
+        assert r"(skill_missing: trans\x1blate)" in text
+
+
 def test_the_published_schema_is_the_codes_and_takes_the_documents() -> None:
     """docs/schemas is held against the code."""
     assert json.loads(json.dumps(schema())) == SCHEMA
