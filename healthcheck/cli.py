@@ -92,8 +92,21 @@ _TARGET = _options(
 )
 
 
+_TYPES_OF = {
+    "protocol_version": ("a2a",),
+    "card_url": ("a2a",),
+    "require_skill": ("a2a",),
+    "require_capability": ("a2a", "agent", "multi-agent"),
+}
+
+
 def _target(kind: str, endpoint: str, given: dict[str, Any]) -> dict[str, Any]:
     """The target that a command line describes, as a file would write it."""
+    for name, types in _TYPES_OF.items():
+        if given[name] and kind not in types:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for type {', '.join(types)}")
+    if "functional" in given["checks"]:
+        raise click.UsageError("--check functional sends a real message: declare that in a file")
     target: dict[str, Any] = {"type": kind, "endpoint": endpoint}
     for name in ("timeout_ms", "retries"):
         if given[name] is not None:
@@ -129,7 +142,7 @@ def ping(kind: str, endpoint: str, form: str, ca_file: str | None, **given: Any)
     Examples:
       vitalgate ping a2a https://agent.example/rpc
       vitalgate ping a2a http://127.0.0.1:9000/ --protocol-version 0.3.0
-      vitalgate ping a2a https://agent.example/ --bearer-env AGENT_TOKEN --format json
+      vitalgate ping a2a https://agent.example/ --bearer-env AGENT_TOKEN
     """
     from healthcheck import command
 
@@ -172,6 +185,8 @@ def doctor(what: tuple[str, ...], form: str, ca_file: str | None, **given: Any) 
 def check(file: str, watch: bool, interval: float, count: int | None, ca_file: str | None, form: str) -> None:
     """Check all targets of a configuration file (`-` for standard input).
 
+    It exits with the status of the worst target; dependencies count through the targets that need them.
+
     \b
     Examples:
       vitalgate check agents.yaml
@@ -207,11 +222,15 @@ def check(file: str, watch: bool, interval: float, count: int | None, ca_file: s
 def handoff(card: str, ca_file: str | None, form: str, deadline_ms: int, **given: Any) -> None:
     """May this peer be handed this task? Six gates, before anything is sent.
 
+    Without --send it is a dry run. What each gate wants and what may stop it: docs/handoff.md.
+
     \b
     Examples:
-      vitalgate handoff --card card.json --skill echo --origin https://agent.example --public
-      vitalgate handoff --card https://agent.example/.well-known/agent-card.json --skill echo
-          --origin https://agent.example --credential https://agent.example=AGENT_TOKEN --send "hello"
+      vitalgate handoff --card card.json --skill echo --public \\
+          --origin https://agent.example
+      vitalgate handoff --card card.json --skill echo --send "hello" \\
+          --origin https://agent.example \\
+          --credential https://agent.example=AGENT_TOKEN
     """
     from healthcheck import handoff_command
 

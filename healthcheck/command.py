@@ -56,6 +56,8 @@ class Watch:
 
 def read_file(path: str) -> bytes:
     """The bytes of a file, `-` for standard input; ToolFailed if it cannot be read."""
+    if path == "-" and sys.stdin is None:
+        raise ToolFailed("standard input is closed")
     try:
         with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -95,12 +97,12 @@ def stdout() -> Any:
     return sys.stdout
 
 
-def write(text: str) -> None:
+def write(text: str, encoding: str | None = None) -> None:
     """Write a result; ToolFailed if that is impossible (a full disk, a closed pipe)."""
     stream = stdout()
     try:
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
         stream.write(text)
         stream.flush()
     except (OSError, ValueError) as error:
@@ -193,7 +195,8 @@ async def _once(engine: Engine, config: Config, output: Output, redraw: bool) ->
         text = _CLEAR + text
     elif redraw and output.format == "yaml":
         text = "---\n" + text
-    write(text)
+    # what programs read is UTF-8, whatever the terminal is
+    write(text, "utf-8" if output.format in RENDERERS else None)
     return worst(result.status for result in results).severity
 
 

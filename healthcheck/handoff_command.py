@@ -58,7 +58,7 @@ async def _walk(order: Order) -> Handoff:
 
 async def _card(order: Order, transport: httpx.AsyncBaseTransport) -> bytes | str:
     """The card's bytes, or why there is none; a URL is fetched without any credential."""
-    if not order.card.startswith(("http://", "https://")):
+    if not order.card.lower().startswith(("http://", "https://")):
         return read_file(order.card)
     try:
         url = parse_url(order.card)
@@ -94,7 +94,6 @@ def as_document(trace: Handoff) -> dict[str, Any]:
 def _gate(name: str, gate: Gate | None) -> dict[str, Any]:
     if gate is None:
         return {"gate": name, "result": "not reached"}
-    # at the last gate an answer always comes through: its reason is the final state's
     stopped = gate.reason is not None
     shown: dict[str, Any] = {"gate": name, "result": "stop" if stopped else "pass"}
     if stopped:

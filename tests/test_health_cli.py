@@ -19,7 +19,7 @@ import click
 import jsonschema
 import pytest
 
-from healthcheck.cli import check, doctor, ping
+from healthcheck.cli import check, doctor, handoff, ping
 from healthcheck.report import RENDERERS
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
@@ -104,8 +104,10 @@ BAD_INVOCATIONS: list[tuple[list[str], str]] = [
     (["ping", "a2a", "http://h/", "--timeout-ms", "0"], "--timeout-ms"),
     (["ping", "a2a", "http://h/", "--timeout-ms", "soon"], "--timeout-ms"),
     (["ping", "a2a", "http://h/", "--check", "weather"], "checks[0]: expected one of"),
-    (["ping", "a2a", "http://h/", "--check", "functional"], 'checks: "functional" needs a2a.functional'),
-    (["ping", "http", "http://h/", "--require-skill", "x"], "a2a: these options belong to another type"),
+    (["ping", "a2a", "http://h/", "--check", "functional"], "--check functional sends a real message: declare"),
+    (["ping", "http", "http://h/", "--require-skill", "x"], "--require-skill is for type a2a"),
+    (["ping", "agent", "http://h/", "--card-url", "http://h/"], "--card-url is for type a2a"),
+    (["doctor", "api", "http://h/", "--require-capability", "x"], "is for type a2a, agent, multi-agent"),
     (["ping", "a2a", ""], "endpoint: expected text"),
     (["ping", "a2a", "http://h/", "--bearer-env", "s3cr3t value"], "auth.bearer_env: expected the name"),
     (["ping", "a2a", "http://h/", "--ca-file", "/no/such"], "/no/such: no certificates"),
@@ -153,6 +155,29 @@ async def _latin(folder: Path) -> Done:
     return Done(process.returncode, out.decode(), err.decode())
 
 
+async def test_a_closed_standard_input_exits_6() -> None:
+    """Health contract 1: one line that says who must act, no fault of ours."""
+    for arguments in (("check", "-"), ("handoff", "--card", "-", "--skill", "s")):
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-c", '"$@" <&-', "bash", *VITALGATE, *arguments), stdout=-1, stderr=-1, env=ENVIRONMENT
+        )
+        out, err = await process.communicate()
+        assert (process.returncode, out, err) == (6, b"", b"vitalgate: standard input is closed\n")
+
+
+async def test_what_programs_read_is_utf_8() -> None:
+    """A name beyond ASCII must not make XML or metrics invalid where the terminal is not UTF-8."""
+    target = {"type": "http", "endpoint": "http://h/", "name": "caf\u00e9", "checks": []}
+    file = json.dumps({"version": "v1", "targets": [target]})
+    for encoding in ("ascii", "latin-1"):
+        for form in ("junit", "prometheus"):
+            done = await vitalgate(
+                "check", "-", "--format", form, stdin=file, environ={"PYTHONIOENCODING": encoding}
+            )
+            assert (done.code, done.err) == (5, "")
+            assert "caf\u00e9" in done.out
+
+
 async def test_output_that_cannot_be_written_exits_6() -> None:
     """Health contract 1: a full disk, a closed descriptor, a reader that has gone."""
     async with A2APeer() as peer:
@@ -191,6 +216,16 @@ async def test_help_is_quick() -> None:
         times.append(time.perf_counter() - began)
     assert b"TYPE ENDPOINT" in out
     assert min(times) <= 0.35, times
+
+
+@pytest.mark.parametrize("command", [ping, doctor, check, handoff], ids=lambda command: str(command.name))
+async def test_examples_in_the_help_stand_as_they_are_typed(command: click.Command) -> None:
+    """A line of an example that is broken or joined on 80 columns cannot be copied."""
+    done = await vitalgate(str(command.name), "--help", environ={"COLUMNS": "80"})
+    shown = [line.removeprefix(" ").rstrip() for line in done.out.splitlines()]
+    _, _, examples = str(command.help).partition("Examples:\n")
+    for line in examples.splitlines():
+        assert line in shown
 
 
 def test_the_formats_are_those_of_the_renderers() -> None:
