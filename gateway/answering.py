@@ -121,6 +121,8 @@ class Answering(HttpToolsProtocol):
             self.transport.write(whole)
             self.transport.write(body)
         self._complete()
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(self.limits.answer_seconds, self._cut_off, self.cycle)
 
     def _head(self, status: int, head: bytes) -> bytes:
         return b"%b%b%b%b" % (
@@ -137,8 +139,6 @@ class Answering(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.close()
         self.on_response_complete()
-        if self.transport.get_write_buffer_size():
-            self.loop.call_later(self.limits.answer_seconds, self._cut_off, cycle)
 
     def _cut_off(self, cycle: object) -> None:
         """End the connection of a caller that has not taken its answer in time (contract 2.3)."""
@@ -157,6 +157,8 @@ class Answering(HttpToolsProtocol):
         self.transport.write(self._head(status, head))
         self._stream = stream
         stream.attach(self)
+        if self.flow.write_paused:  # an earlier answer is not taken yet, and the transport says so only once
+            stream.pause()
 
     def push(self, data: bytes) -> None:
         """Write whole events."""
@@ -164,7 +166,10 @@ class Answering(HttpToolsProtocol):
             self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self) -> None:
-        """End the stream in an orderly way."""
+        """End the stream in an orderly way. Slow callers take its last events as long as they take anything.
+
+        Those that do not are ended by the server's sweep (`server.request_timeout_seconds`).
+        """
         if self._stream is not None and not self.transport.is_closing():
             if self._chunked:
                 self.transport.write(b"0\r\n\r\n")

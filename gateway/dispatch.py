@@ -118,12 +118,12 @@ class Dispatch:
         caller: Caller = scope["vitalgate.connection"]
         headers = list(scope["headers"])
         body = await _read_body(headers, receive, self._doors.max_request_bytes)
-        if caller.lost:
-            return
         await self._answered(caller, Request(_segment(path), headers, scope["query_string"], body))
 
     async def _answered(self, caller: Caller, request: Request) -> None:
-        """Wait until the answer is complete, or the caller is gone."""
+        """Wait until the answer is complete, or the caller is gone; it may have gone before this task began."""
+        if caller.lost:
+            return
         self._by_path["asgi"] += 1
         done = caller.done = caller.loop.create_future()
         self._begin(caller, request)

@@ -80,7 +80,7 @@ class Relay:
         "_loop",
         "_outlet",
         "_over",
-        "_paused",
+        "_paused_at",
         "_reader",
         "_size",
         "_taken",
@@ -105,7 +105,8 @@ class Relay:
         self._last_event = self._last_push = self._last_progress = loop.time()
         self._final = inf  # when both sides are closed if no further event comes
         self._size = self._taken = 0
-        self._paused = self._over = False
+        self._paused_at: float | None = None
+        self._over = False
         self.events = 0
         exchange.consume = self._feed
         exchange.set_deadline(None)
@@ -118,16 +119,19 @@ class Relay:
         self._arm()
 
     def pause(self) -> None:
-        """The caller does not keep up: stop reading from the agent."""
-        self._paused = True
-        if not self._over:
+        """The caller does not keep up: stop reading from the agent, and stop its clocks: it cannot be heard."""
+        if not self._over and self._paused_at is None:
+            self._paused_at = self._loop.time()
             self._exchange.pause()
 
     def resume(self) -> None:
-        """The caller has caught up. While paused the agent could not be heard: its idle clock begins anew."""
-        self._paused = False
-        if not self._over:
-            self._last_event = self._loop.time()
+        """The caller has caught up."""
+        if not self._over and self._paused_at is not None:
+            stood = self._loop.time() - self._paused_at
+            self._paused_at = None
+            self._last_event += stood
+            self._final += stood
+            self._arm()
             self._exchange.resume()
 
     def caller_left(self) -> None:
@@ -210,7 +214,7 @@ class Relay:
         if self._timer is not None:
             self._timer.cancel()
         terms = self._terms
-        if self._paused:
+        if self._paused_at is not None:
             due = self._loop.time() + terms.idle / 4
         else:
             due = min(self._last_event + terms.idle, self._last_push + terms.keepalive, self._final)
@@ -224,12 +228,14 @@ class Relay:
             if self._outlet is not None:
                 self._outlet.abort()  # `caller_left` follows
             self.caller_left()
+        elif self._paused_at is not None:
+            self._arm()
         elif self._final <= early:
             self._close()
-        elif not self._paused and self._last_event + terms.idle <= early:
+        elif self._last_event + terms.idle <= early:
             self._fail("STREAM_IDLE")
         else:
-            if not self._paused and self._last_push + terms.keepalive <= early:
+            if self._last_push + terms.keepalive <= early:
                 self._push(KEEPALIVE, now)
             self._arm()
 

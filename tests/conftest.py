@@ -10,7 +10,14 @@ import uvloop
 
 #: What hangs on how the loop reports leaving and slow callers is tested on the loop that the gateway runs on.
 ON_UVLOOP = frozenset(
-    ("test_streams.py", "test_stream_wire.py", "test_relay.py", "test_push.py", "test_stream_callers.py")
+    (
+        "test_streams.py",
+        "test_stream_wire.py",
+        "test_relay.py",
+        "test_push.py",
+        "test_stream_callers.py",
+        "test_stream_slow.py",
+    )
 )
 
 

@@ -6,14 +6,13 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
-from tests.fakes.raw import exchange, open_raw
+from tests.fakes.raw import FIN_WAIT_1, exchange, open_raw, tcp_state
 from tests.fakes.running import JSON, Running, eventually, running
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"message/send","params":{}}'
@@ -521,18 +520,6 @@ async def test_reads_are_not_sent_again_on_a_fresh_connection(gateway: Running, 
     assert len(agent.requests) == 1
 
 
-FIN_WAIT_1 = "04"
-
-
-def _tcp_state(local: int, remote: int) -> str | None:
-    """Give the kernel's state of a loopback connection, seen from the end with the port `local`."""
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, here, there, state, *_ = line.split()
-        if (here, there) == (f"0100007F:{local:04X}", f"0100007F:{remote:04X}"):
-            return state
-    return None
-
-
 async def test_a_caller_that_does_not_read_is_cut_off(agent: FaultAgent) -> None:
     """Contract 2.3: a call is over within T + buffer, however slowly the caller reads."""
     settings = {"gateway_timeout_buffer_seconds": 0.3, "agent_max_response_bytes": 40_000_000}
@@ -544,7 +531,7 @@ async def test_a_caller_that_does_not_read_is_cut_off(agent: FaultAgent) -> None
             slow.sendall(REQUEST)
             await agent.received(1)
             ports = (gateway.port, slow.getsockname()[1])
-            await eventually(lambda: _tcp_state(*ports) == FIN_WAIT_1)  # given up, with most of it unsent
+            await eventually(lambda: tcp_state(*ports) == FIN_WAIT_1)  # given up, with most of it unsent
             assert sum(map(len, iter(lambda: slow.recv(1 << 20), b""))) < len(big)
         assert (await gateway.call(CALL)).content == big
 
