@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import socket
 import threading
@@ -22,6 +21,7 @@ import uvicorn
 
 from gateway.demo_agent import EchoAgent, Json, as_asgi, card
 from gateway.errors import StartError
+from gateway.server import BindError, bind
 
 _FIRST_PAUSE = 0.1  # seconds between attempts, doubled after each
 _LONGEST_PAUSE = 5.0
@@ -125,19 +125,10 @@ class _Server(uvicorn.Server):
 
 
 def _listen(demo: Demo) -> socket.socket:
-    family = socket.AF_INET6 if ":" in demo.host else socket.AF_INET
     try:
-        listener = socket.socket(
-            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-        )  # named: asyncio then sets NODELAY
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((demo.host, demo.port))
-        listener.listen()
-        return listener
-    except (OSError, OverflowError, UnicodeError) as error:
-        number = getattr(error, "errno", None) or 0
-        reason = os.strerror(number) if number > 0 else str(error)
-        raise StartError(f"the demo agent cannot listen on {demo.host}:{demo.port}: {reason}") from error
+        return bind(demo.host, demo.port)
+    except BindError as error:
+        raise StartError(f"the demo agent {error}") from error
 
 
 def _url(listener: socket.socket) -> str:

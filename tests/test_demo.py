@@ -175,7 +175,7 @@ async def test_a_port_in_use_is_one_clear_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
-            StartError, match=f"^the demo agent cannot listen on 127.0.0.1:{port}: Address already"
+            StartError, match=f"^the demo agent cannot listen on 127.0.0.1:{port}: address already"
         ):
             await demo.serve(demo.Demo("demo", "http://127.0.0.1:9", port=port), asyncio.Event(), print)
 
