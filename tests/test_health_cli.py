@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import json
 import os
@@ -223,7 +224,8 @@ async def test_examples_in_the_help_stand_as_they_are_typed(command: click.Comma
     """A line of an example that is broken or joined on 80 columns cannot be copied."""
     done = await vitalgate(str(command.name), "--help", environ={"COLUMNS": "80"})
     shown = [line.removeprefix(" ").rstrip() for line in done.out.splitlines()]
-    _, _, examples = str(command.help).partition("Examples:\n")
+    _, _, examples = inspect.cleandoc(command.help or "").partition("Examples:\n")
+    assert examples
     for line in examples.splitlines():
         assert line in shown
 
