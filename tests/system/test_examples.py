@@ -17,12 +17,14 @@ import pytest
 
 from gateway.settings_model import KUBEMQ_VARIABLES
 from tests.fakes.agent import Log
-from tests.fakes.gateway import GatewayProcess
+from tests.fakes.gateway import COMMAND, GatewayProcess
 from tests.fakes.ports import refusing_port
 from tests.fakes.program import ROOT, clean_environment, run
 
 EXAMPLES = ROOT / "examples"
 MIGRATION = EXAMPLES / "04-kubemq-migration"
+STREAMING = EXAMPLES / "05-streaming-a2a"
+STREAMING_KUBEMQ = EXAMPLES / "06-streaming-kubemq"
 PYTHON = Path(sys.executable)
 
 
@@ -127,6 +129,74 @@ async def test_sdk_client_says_what_is_wrong(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path) as gateway:
         client = [PYTHON, EXAMPLES / "03-sdk-client.py", "nobody"]
         with pytest.raises(AssertionError, match=r"AgentCardResolutionError: .*404"):
+            await run(client, environment={"GATEWAY_URL": gateway.api})
+
+
+WORDS = ["artifact: one", "artifact:  two", "artifact:  three"]
+
+
+async def test_streaming_a2a(tmp_path: Path) -> None:
+    async with GatewayProcess(tmp_path) as gateway:
+        environment = {"GATEWAY_URL": gateway.api, "PAUSE_SECONDS": "0.05"}
+        async with running(PYTHON, STREAMING / "agent.py", **environment) as (lines, _):
+            assert "registered as sdk-words" in await lines.reach(1, 30)
+            client = [PYTHON, STREAMING / "client.py", "sdk-words", "one two three"]
+            output = await run(client, environment=environment)
+    task, working, *words, completed = output.splitlines()
+    assert (task, working) == ("task TASK_STATE_SUBMITTED: ", "status TASK_STATE_WORKING")
+    assert words == WORDS
+    assert completed == "status TASK_STATE_COMPLETED"
+
+
+async def test_a_stream_that_is_lost_is_taken_up_again(tmp_path: Path) -> None:
+    """The agent pauses for longer than the gateway waits for an event: the client attaches until it is done."""
+    async with GatewayProcess(tmp_path, {"a2a": {"max_sse_idle_seconds": 1}}) as gateway:
+        environment = {"GATEWAY_URL": gateway.api, "PAUSE_SECONDS": "1.7"}
+        async with running(PYTHON, STREAMING / "agent.py", **environment) as (lines, _):
+            await lines.reach(1, 30)
+            client = [PYTHON, STREAMING / "client.py", "sdk-words", "one two three"]
+            output = (await run(client, environment=environment)).splitlines()
+    assert output[-1] in ("status TASK_STATE_COMPLETED", "task TASK_STATE_COMPLETED: one two three")
+    assert [line for line in output if line.startswith("artifact")] == WORDS
+    lost = [line for line in output if "agent stream idle" in line]
+    assert lost
+    assert output.count("task TASK_STATE_SUBMITTED: ") == 1  # the message was sent once
+
+
+async def test_streaming_client_and_demo_agent(tmp_path: Path) -> None:
+    async with GatewayProcess(tmp_path) as gateway:
+        async with running(COMMAND, "demo", "--gateway", gateway.api) as (lines, _):
+            await lines.reach(1, 30)
+            client = [PYTHON, STREAMING / "client.py", "demo", "Grüße"]
+            output = await run(client, environment={"GATEWAY_URL": gateway.api})
+    assert output.splitlines()[2:] == ["artifact: Grüße", "status TASK_STATE_COMPLETED"]
+
+
+async def test_streaming_kubemq(tmp_path: Path) -> None:
+    async with GatewayProcess(tmp_path) as gateway:
+        environment = {"GATEWAY_URL": gateway.api, "PAUSE_SECONDS": "0.3"}
+        async with running(PYTHON, STREAMING_KUBEMQ / "agent.py", **environment) as (lines, _):
+            assert await lines.reach(1) == "registered as count-agent-01"
+            output = await run([PYTHON, STREAMING_KUBEMQ / "client.py"], environment=environment)
+            assert output.splitlines() == [
+                'status_update {"state": "working"}',
+                'artifact {"number": 1}',
+                'artifact {"number": 2}',
+                'artifact {"number": 3}',
+                'done {"state": "completed"}',
+            ]
+            async with gateway.http.stream("GET", "/a2a/count-agent-01/stream") as answer:
+                assert await anext(answer.aiter_lines()) == "event: task.status"  # and then the reader leaves
+            told = await lines.reach(2)
+            if told == "the stream was closed":
+                told = await lines.reach(3)
+            assert re.fullmatch(r"nobody reads s-\S+ any more", told)
+
+
+async def test_the_kubemq_client_says_what_is_wrong(tmp_path: Path) -> None:
+    async with GatewayProcess(tmp_path) as gateway:
+        client = [PYTHON, STREAMING_KUBEMQ / "client.py", "nobody"]
+        with pytest.raises(AssertionError, match="no stream: agent not found: nobody"):
             await run(client, environment={"GATEWAY_URL": gateway.api})
 
 
