@@ -23,6 +23,7 @@ CODES: dict[str, Code] = {
     "type_unsupported": Code("MISCONFIGURED", "no adapter for this type"),
     "check_unsupported": Code("MISCONFIGURED", "this type does not have a check that was asked for"),
     "a2a_origin": Code("MISCONFIGURED", "an address lies outside the endpoint's scheme, host and port"),
+    "address_not_allowed": Code("MISCONFIGURED", "the gateway may not connect to this address"),
     # the network
     "dns_failed": Code("UNREACHABLE", "the host name could not be resolved"),
     "connect_refused": Code("UNREACHABLE", "the connection was refused"),
@@ -34,6 +35,7 @@ CODES: dict[str, Code] = {
     "deadline_partial": Code("UNKNOWN", "the answer began but was not complete within the deadline"),
     "interrupted": Code("UNKNOWN", "the connection broke while the answer was arriving"),
     "not_http": Code("UNKNOWN", "the answer was not HTTP"),
+    "tls_unverified": Code("DEGRADED", "the TLS certificate is not verified, as configured"),
     # the engine
     "not_probed": Code("UNKNOWN", "not probed: no free probe slot before the run ended"),
     "budget_exhausted": Code("UNKNOWN", "the time budget of the target ran out"),
@@ -53,6 +55,7 @@ CODES: dict[str, Code] = {
     "a2a_required": Code("UNHEALTHY", "a required skill or capability is missing"),
     "a2a_limit": Code("UNKNOWN", "the answer was over the size limit or cut off"),
     "a2a_gateway": Code("UNKNOWN", "a gateway answered in place of the agent"),
+    "card_drift": Code("DEGRADED", "the published card differs from the registered one"),
     "a2a_functional": Code("UNHEALTHY", "the agent did not complete the test message"),
     "a2a_pending": Code("UNKNOWN", "the agent has not finished the test message"),
     # adapters agent and multi-agent

@@ -50,8 +50,10 @@ class Engine:
         concurrency: int = MAX_PROBES,
         run_seconds: float = RUN_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        adapters: Mapping[str, Adapter] = ADAPTERS,
     ) -> None:
         self.transport = transport
+        self.adapters = adapters
         self.environ = environ
         self.slots = asyncio.Semaphore(concurrency)
         self.run_seconds = run_seconds
@@ -117,7 +119,7 @@ class Probe:
         self._target = target
         self._ends = ends
         self._budget = target.budget_ms / 1000
-        self._adapter: Adapter | None = ADAPTERS.get(target.type)
+        self._adapter: Adapter | None = engine.adapters.get(target.type)
         self._session: Session | None = None
         self._evidence: dict[str, Evidence] = {}
         self.requested = requested(target, self._adapter)

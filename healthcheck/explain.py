@@ -39,6 +39,11 @@ CODES_EXPLAINED: dict[str, Explanation] = {
         "The agent does not know its public address, or sits behind a proxy or gateway.",
         "Set the agent's public URL in its card, or check the address that the card names.",
     ),
+    "address_not_allowed": Explanation(
+        "The gateway's address rules forbid connecting there, so nothing was sent.",
+        "The name leads to a link-local, loopback or denied address.",
+        "Register another address, or change upstream.allow_loopback, allow_private, allow_hosts or deny_hosts.",
+    ),
     "dns_failed": Explanation(
         "The host name has no address.",
         "A spelling mistake, or a name that is known only inside another network.",
@@ -88,6 +93,11 @@ CODES_EXPLAINED: dict[str, Explanation] = {
         "Bytes came, but they are no HTTP response.",
         "Another service listens on this port, or the port expects TLS.",
         "Try the endpoint with https://, and check the port.",
+    ),
+    "tls_unverified": Explanation(
+        "The agent works, but anybody on the way could have answered in its place.",
+        "a2a.agent_tls_skip_verify is on.",
+        "Turn it off; give a private authority's certificate in upstream.ca_file.",
     ),
     "not_probed": Explanation(
         "The run ended before this target's turn came; nothing is known about it.",
@@ -173,6 +183,11 @@ CODES_EXPLAINED: dict[str, Explanation] = {
         "A gateway in between made this answer itself; it proves nothing about the agent.",
         "The gateway cannot reach the agent, or does not know it.",
         "Check the agent's own URL, past the gateway; then the gateway's view of it.",
+    ),
+    "card_drift": Explanation(
+        "The card that the agent publishes is not the one that it registered.",
+        "The agent was deployed anew, or its registration was written by hand.",
+        "Register the published card; `drift` names the members that differ.",
     ),
     "a2a_functional": Explanation(
         "A real message was sent, and the agent did not complete it.",
