@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Final
 
@@ -31,6 +31,8 @@ RETENTION_SECONDS: Final = 3600.0
 UNKNOWN: Final = "unknown"
 
 _KNOWN_METHODS: Final = V03_METHODS | V1_METHODS | KUBEMQ_METHODS
+#: A stall is remembered for some seconds, so that whoever asks after it hears of it.
+_LAG_DECAY: Final = 0.8
 #: Agents written between two pauses of a scrape: about a millisecond of work.
 _AGENTS_PER_TURN: Final = 25
 
@@ -38,13 +40,24 @@ _AGENTS_PER_TURN: Final = 25
 class Cells:
     """The numbers of one agent."""
 
-    __slots__ = ("agent_id", "bucket_lines", "buckets", "errors", "events", "gone_at", "requests", "seconds")
+    __slots__ = (
+        "agent_id",
+        "bucket_lines",
+        "buckets",
+        "errors",
+        "events",
+        "gone_at",
+        "requests",
+        "seconds",
+        "transitions",
+    )
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         self.requests: dict[tuple[str, str], int] = {}
         self.errors: dict[int, int] = {}
         self.events = 0
+        self.transitions: dict[tuple[str, str], int] = {}
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.seconds = 0.0
         self.gone_at: float | None = None
@@ -62,6 +75,10 @@ class Cells:
         """Count an error that the gateway made, by KubeMQ's code."""
         self.errors[code] = self.errors.get(code, 0) + 1
 
+    def transition(self, before: str, after: str) -> None:
+        """Count a change of the agent's routing state."""
+        self.transitions[before, after] = self.transitions.get((before, after), 0) + 1
+
 
 class Metrics:
     """All metrics of one gateway; several may live in one process."""
@@ -75,6 +92,7 @@ class Metrics:
         self.calls: dict[tuple[str, str], int] = {}
         self.streams = 0
         self.by_path = {"direct": 0, "asgi": 0}
+        self.lag = 0.0
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -99,6 +117,14 @@ class Metrics:
         )
         streams = Gauge(f"{namespace}_sse_streams_active", "Streams that are open.", registry=registry)
         streams.set_function(lambda: self.streams)
+        self._checks = Histogram(
+            "vitalgate_health_check_duration_seconds",
+            "Duration of the requests that health checks make.",
+            ("check",),
+            buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+            registry=registry,
+        )
+        self._families: list[tuple[str, Callable[[], Sequence[str]]]] = []
         Info("vitalgate_build", "The running version.", registry=registry).info({"version": version})
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
@@ -111,6 +137,14 @@ class Metrics:
         gauge = Gauge(f"vitalgate_{name}", text, (label,), registry=self.registry)
         for value, read in reads.items():
             gauge.labels(value).set_function(read)
+
+    def family(self, name: str, text: str, read: Callable[[], Sequence[str]]) -> None:
+        """Add a gauge whose lines, many perhaps, are ready-made: read and joined at scrape time."""
+        self._families.append((_head("vitalgate", name, "gauge", text), read))
+
+    def check_seconds(self, check: str, seconds: float) -> None:
+        """Count the request that a health check has made."""
+        self._checks.labels(check).observe(seconds)
 
     def operation(self, op: str, status: str) -> None:
         """Count a registry operation."""
@@ -145,12 +179,17 @@ class Metrics:
             ((self._namespace, *_DURATIONS), self._duration_lines),
             ((self._namespace, *_ERRORS), self._error_lines),
             (("vitalgate", *_EVENTS), self._event_lines),
+            (("vitalgate", *_TRANSITIONS), self._transition_lines),
         ):
             parts.append(_head(*family))
             for start in range(0, len(everybody), _AGENTS_PER_TURN):
                 for cells in everybody[start : start + _AGENTS_PER_TURN]:
                     parts.extend(write(cells))
                 await asyncio.sleep(0)
+        for head, read in self._families:
+            parts.append(head)
+            parts.extend(read())
+            await asyncio.sleep(0)
         parts.append(_head("vitalgate", "calls_total", "counter", "Calls by method and outcome."))
         parts.extend(
             f'vitalgate_calls_total{{method="{method}",outcome="{outcome}"}} {count}\n'
@@ -181,6 +220,11 @@ class Metrics:
         if cells.events:
             yield f'vitalgate_stream_events_total{{agent_id="{cells.agent_id}"}} {cells.events}\n'
 
+    def _transition_lines(self, cells: Cells) -> Iterator[str]:
+        for (before, after), count in cells.transitions.items():
+            labels = f'agent_id="{cells.agent_id}",from="{before}",to="{after}"'
+            yield f"vitalgate_health_transitions_total{{{labels}}} {count}\n"
+
     def _duration_lines(self, cells: Cells) -> Iterator[str]:
         if not cells.requests:
             return
@@ -207,6 +251,11 @@ _REQUESTS: Final = ("requests_total", "counter", "Calls whose forwarding began."
 _DURATIONS: Final = ("request_duration_seconds", "histogram", "Duration of forwarded calls.")
 _ERRORS: Final = ("errors_total", "counter", "Errors made by the gateway.")
 _EVENTS: Final = ("stream_events_total", "counter", "Events relayed to callers.")
+_TRANSITIONS: Final = (
+    "health_transitions_total",
+    "counter",
+    "Changes of agents' routing states.",
+)
 
 
 def _head(prefix: str, name: str, kind: str, text: str) -> str:
@@ -218,4 +267,6 @@ async def watch_loop(metrics: Metrics, period: float = 0.5) -> None:
     while True:
         due = monotonic() + period
         await asyncio.sleep(period)
-        metrics.loop_lag.observe(max(0.0, monotonic() - due))
+        late = max(0.0, monotonic() - due)
+        metrics.loop_lag.observe(late)
+        metrics.lag = max(late, metrics.lag * _LAG_DECAY)

@@ -25,11 +25,13 @@ from gateway.settings_types import (
     Count,
     CountOrZero,
     Dialect,
+    EvictOn,
     HeadBytes,
     HeaderNames,
     Host,
     HostRules,
     Hosts,
+    Interval,
     JwksUrl,
     Leeway,
     LogFormat,
@@ -42,6 +44,7 @@ from gateway.settings_types import (
     Port,
     PublicUrl,
     Rate,
+    Routing,
     Scopes,
     Seconds,
     SecondsOrZero,
@@ -53,7 +56,6 @@ from gateway.settings_types import (
 
 LATER = frozenset(
     {
-        "health",
         "registry.key_prefix",
     }
 )
@@ -217,6 +219,17 @@ class LimitsSettings(Section):
     streams: CountOrZero = 10000
 
 
+class HealthSettings(Section):
+    """Checks of the agents, and what they do to routing (health contract 7)."""
+
+    enable: bool = True
+    interval_seconds: Interval = 30
+    concurrency: Count = 50
+    routing: Routing = "enforce"
+    evict_on: EvictOn = ("UNREACHABLE",)
+    trial_seconds: Interval = 10
+
+
 class LogSettings(Section):
     """Logs (contract 8)."""
 
@@ -237,6 +250,7 @@ class Settings(BaseSettings):
     upstream: UpstreamSettings = UpstreamSettings()
     auth: AuthSettings = AuthSettings()
     limits: LimitsSettings = LimitsSettings()
+    health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
 
     @classmethod
@@ -297,5 +311,6 @@ SECTIONS: Mapping[str, type[Section]] = {
     "upstream": UpstreamSettings,
     "auth": AuthSettings,
     "limits": LimitsSettings,
+    "health": HealthSettings,
     "log": LogSettings,
 }

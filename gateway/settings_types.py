@@ -40,6 +40,10 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
 def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
@@ -107,6 +111,7 @@ AGENT_ID = r"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]"
 
 Seconds = Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False), AfterValidator(_whole_if_possible)]
 SecondsOrZero = Annotated[float, Field(ge=0, le=_LONGEST, allow_inf_nan=False), AfterValidator(_whole_if_possible)]
+Interval = Annotated[float, Field(ge=0.1, le=_LONGEST, allow_inf_nan=False), AfterValidator(_whole_if_possible)]
 Count = Annotated[int, Field(ge=1, le=_MOST)]
 CountOrZero = Annotated[int, Field(ge=0, le=_MOST)]
 Bytes = Annotated[int, Field(ge=1, le=_MOST_BYTES)]
@@ -147,6 +152,10 @@ _Algorithm = Annotated[
 ]
 Algorithms = Annotated[tuple[_Algorithm, ...], BeforeValidator(_as_tuple)]
 Dialect = Annotated[Literal["auto", "kubemq", "a2a"], BeforeValidator(_lower)]
+Routing = Annotated[Literal["enforce", "observe"], BeforeValidator(_lower)]
+EvictOn = Annotated[
+    tuple[Annotated[Literal["UNREACHABLE", "UNHEALTHY"], BeforeValidator(_upper)], ...], BeforeValidator(_as_tuple)
+]
 CardForm = Annotated[Literal["gateway", "registry"], BeforeValidator(_lower)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["json", "text"], BeforeValidator(_lower)]

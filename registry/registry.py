@@ -106,6 +106,11 @@ class Registry:
         """
         self._listeners.append(callback)
 
+    @property
+    def store_available(self) -> bool:
+        """Whether the store took the last operation; while it does not, nothing expires (contract 5.3)."""
+        return self._out_since == math.inf
+
     # -- reading
 
     def resolve(self, agent_id: str) -> Agent | None:

@@ -513,5 +513,5 @@ async def test_the_routes_are_described(gateway: Gateway) -> None:
     card = register["requestBody"]["content"]["application/json"]["schema"]
     assert card["required"] == ["agent_id", "name", "url"]
     assert {*register["responses"]} == {"200", "400", "403", "409", "413", "503"}
-    assert [one["name"] for one in paths["/agents"]["get"]["parameters"]] == ["skill_tags", "q", "limit"]
+    assert [one["name"] for one in paths["/agents"]["get"]["parameters"]] == ["skill_tags", "q", "health", "limit"]
     assert [one["name"] for one in paths["/agents/{agent_id}"]["delete"]["parameters"]] == ["agent_id"]

@@ -229,11 +229,13 @@ def test_every_mistake_of_every_source_is_named_at_once(file) -> None:
         ("log: {}\n---\nlog: {}\n", "FILE:3: a second document; the file must hold one"),
         (
             "- a2a\n",
-            "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, auth, limits, log",
+            "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, auth, limits,"
+            " health, log",
         ),
         (
             "a2a",
-            "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, auth, limits, log",
+            "FILE: must be a mapping of sections: a2a, server, metrics, registry, upstream, auth, limits,"
+            " health, log",
         ),
         (
             "a2a:\n\tenable: true\n",

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import parse_qs
 
+import msgspec
 from litestar import Request, Response, Router, delete, post, route
 from litestar.enums import HttpMethod, MediaType
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
+from gateway.monitor import Monitor
 from gateway.routes import problem
 from gateway.routes import registry_schema as schema
+from gateway.routes.health import summary_of
+from healthcheck.model import Status
+from registry.agent import Registration
 from registry.card import MAX_CARD_BYTES
 from registry.errors import (
     Forbidden,
@@ -34,6 +40,7 @@ RETRY_AFTER_SECONDS: Final = 5
 _READ: Final = [HttpMethod.GET, HttpMethod.HEAD]
 _AGENT: Final = re.compile(rb"/agents/([a-z0-9][a-z0-9-]{0,126}[a-z0-9])")
 _ACTIONS: Final = ["/register", "/heartbeat", "/deregister"]
+_encode: Final = msgspec.json.Encoder().encode
 _LIMIT: Final = re.compile(r"[0-9]{1,100}")
 _UNAVAILABLE: Final = "the registry's store is not available, try again later"
 _STATUSES: Final[dict[type[RegistryError], int]] = {
@@ -46,12 +53,13 @@ _STATUSES: Final[dict[type[RegistryError], int]] = {
 }
 
 
-def registry_routes(registry: Registry) -> list[Router]:
+def registry_routes(registry: Registry, monitor: Monitor | None = None) -> list[Router]:
     """Make the handlers of the registry's six routes.
 
+    With a monitor, what GET shows has a member `health` (contract 5.2).
     The caller's identity is `scope["vitalgate.principal"]`, a string, where authentication has put one.
     """
-    handlers = [*_writing(registry), *_reading(registry), *_removing(registry)]
+    handlers = [*_writing(registry), *_reading(registry, monitor), *_removing(registry)]
     return [Router("/agents", route_handlers=handlers, exception_handlers=dict.fromkeys(_STATUSES, _refusal))]
 
 
@@ -95,7 +103,12 @@ def _writing(registry: Registry) -> list[HTTPRouteHandler]:
     return [register, heartbeat, deregister]
 
 
-def _reading(registry: Registry) -> list[HTTPRouteHandler]:
+def _reading(registry: Registry, monitor: Monitor | None) -> list[HTTPRouteHandler]:
+    def shown(one: Registration) -> bytes:
+        health = summary_of(monitor, one.agent.agent_id)
+        document = one.document()
+        return document if health is None else document[:-1] + b',"health":' + _encode(health) + b"}"
+
     @route(
         "/",
         http_method=_READ,
@@ -104,17 +117,19 @@ def _reading(registry: Registry) -> list[HTTPRouteHandler]:
         operation_class=schema.described(schema.LISTING, [400], parameters=schema.SELECTION),
     )
     def listing(request: AnyRequest) -> Response[bytes]:
-        chosen = read_selection(request.scope["query_string"])
-        found = registry.list(skill_tags=chosen.skill_tags, query=chosen.text, limit=chosen.limit)
-        return _json(b"[" + b",".join(one.document() for one in found) + b"]")
+        chosen = read_selection(request.scope["query_string"], health=monitor is not None)
+        found = registry.list(skill_tags=chosen.skill_tags, query=chosen.text)
+        if chosen.health and monitor is not None:
+            found = [one for one in found if monitor.status(one.agent.agent_id) in chosen.health]
+        return _json(b"[" + b",".join(shown(one) for one in found[: chosen.limit]) + b"]")
 
     def agent(request: AnyRequest) -> Response[bytes]:
         found = registry.get(_agent_id(request))
         if found is None:
             raise NotFound
-        return _json(found.document())
+        return _json(shown(found))
 
-    operation = schema.described(schema.REGISTERED, [404], parameters=(schema.ID_IN_PATH,))
+    operation = schema.described(schema.SHOWN, [404], parameters=(schema.ID_IN_PATH,))
     by_id = route(
         "/{agent_id:str}",
         http_method=_READ,
@@ -147,12 +162,14 @@ class Selection:
     skill_tags: frozenset[str] = frozenset()
     text: str = ""
     limit: int | None = None
+    health: frozenset[Status] = frozenset()
 
 
-def read_selection(query: bytes) -> Selection:
-    """Reads the query of GET /agents: `skill_tags` (also repeated), `q` and `limit`; others are ignored.
+def read_selection(query: bytes, *, health: bool = True) -> Selection:
+    """Reads the query of GET /agents: `skill_tags`, `health` (both also repeated), `q`, `limit`.
 
-    Blank tags do not count, and without any other tag there is no filter.
+    Others are ignored. Blank tags do not count, and without any other tag there is no filter. The argument
+    `health` says whether agents are checked at all.
 
     Raises:
         Invalid: names every violation.
@@ -167,12 +184,24 @@ def read_selection(query: bytes) -> Selection:
     limit = members.get("limit", [""])[0]
     if "limit" in members and not (_LIMIT.fullmatch(limit) and int(limit)):
         violations.append(Violation("limit", "must be a whole number, at least 1"))
-    if "health" in members:
-        violations.append(Violation("health", "is not available in this version"))
+    statuses = _words(members.get("health", ()))
+    if statuses and not health:
+        violations.append(Violation("health", "agents are not checked: health.enable is off"))
+    elif not statuses <= {status.value for status in Status}:
+        violations.append(Violation("health", f"must be some of {', '.join(Status)}"))
     if violations:
         raise Invalid("invalid query", violations)
-    tags = {tag.strip() for tags in members.get("skill_tags", ()) for tag in tags.split(",")}
-    return Selection(frozenset(tags - {""}), members.get("q", [""])[0], int(limit) if limit else None)
+    return Selection(
+        _words(members.get("skill_tags", ())),
+        members.get("q", [""])[0],
+        int(limit) if limit else None,
+        frozenset(Status(status) for status in statuses),
+    )
+
+
+def _words(values: Iterable[str]) -> frozenset[str]:
+    """The words of comma lists; blank ones do not count."""
+    return frozenset({word.strip() for value in values for word in value.split(",")} - {""})
 
 
 def _agent_id(request: AnyRequest) -> str:

@@ -39,7 +39,9 @@ _SERVER_SET: Final = {"registered_by": _STRING, "registered_at": _TIME, "last_se
 
 CARD: Final = _object(_REQUIRED, **_CARD)
 REGISTERED: Final = _object([*_REQUIRED, *_SERVER_SET], **_CARD, **_SERVER_SET)
-LISTING: Final = Schema(type=OpenAPIType.ARRAY, items=REGISTERED)
+_HEALTH: Final = _object(["status", "routing", "checked_at"], status=_STRING, routing=_STRING, checked_at=_TIME)
+SHOWN: Final = _object([*_REQUIRED, *_SERVER_SET], **_CARD, **_SERVER_SET, health=_HEALTH)
+LISTING: Final = Schema(type=OpenAPIType.ARRAY, items=SHOWN)
 AGENT_ID: Final = _object(["agent_id"], agent_id=_ID)
 DONE: Final = _object(["ok"], ok=_OK)
 LEASE: Final = _object(
@@ -68,6 +70,12 @@ SELECTION: Final = (
         param_in="query",
         schema=_STRING,
         description="Only agents with this text in id, name, description or skills, in any case; empty: all.",
+    ),
+    Parameter(
+        name="health",
+        param_in="query",
+        schema=_STRING,
+        description="Only agents with one of these comma-separated statuses; empty: all.",
     ),
     Parameter(
         name="limit",

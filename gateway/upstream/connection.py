@@ -93,6 +93,13 @@ class Connection(asyncio.Protocol):
         if exchange is not None:
             exchange.finish(failure)
 
+    @property
+    def certificate_ends(self) -> str | None:
+        """When the peer's verified certificate ends, as OpenSSL writes it; None without one."""
+        certificate = self._transport.get_extra_info("peercert") or {}
+        ends: str | None = certificate.get("notAfter")
+        return ends
+
     # Carrier
 
     drop = abort

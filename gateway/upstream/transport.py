@@ -17,10 +17,15 @@ from typing import Final
 
 import httpx
 
+from gateway.upstream.connection import Connection
+from gateway.upstream.dial import UnreachableError
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.failures import Failure, FailureKind
 from gateway.upstream.pool import Pool, Upstream
 from registry.url import parse_url
+
+#: Extension of a response: when the agent's certificate ends, as OpenSSL writes it.
+CERTIFICATE_ENDS: Final = "vitalgate.certificate_ends"
 
 _HIGH_WATER: Final = 262_144  # bytes waiting for the reader: beyond, the agent is paused
 _MOST_POOLS: Final = 256
@@ -53,7 +58,7 @@ class PoolTransport(httpx.AsyncBaseTransport):
         """Send a request and wait for the head of its answer.
 
         Raises:
-            httpx.TransportError: with the fixed text of the failure.
+            httpx.TransportError: with the fixed text of the failure; its cause has the failure itself.
         """
         body = await request.aread()
         answer = _Answer(request, body, _deadline(request))
@@ -64,7 +69,13 @@ class PoolTransport(httpx.AsyncBaseTransport):
             answer.exchange.cancel()
             raise
         headers = [pair for pair in answer.exchange.headers if pair[0] not in _UNDONE]
-        return httpx.Response(answer.exchange.status, headers=headers, stream=answer, request=request)
+        return httpx.Response(
+            answer.exchange.status,
+            headers=headers,
+            stream=answer,
+            request=request,
+            extensions={CERTIFICATE_ENDS: answer.certificate_ends},
+        )
 
     async def aclose(self) -> None:
         """Close the idle connections."""
@@ -98,6 +109,7 @@ class _Answer(httpx.AsyncByteStream):
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._changed = asyncio.Event()
+        self.certificate_ends: str | None = None
         self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.exchange = Exchange(
             _head(request, body),
@@ -111,6 +123,8 @@ class _Answer(httpx.AsyncByteStream):
 
     def _on_head(self, exchange: Exchange) -> None:
         exchange.consume = self._consume
+        if isinstance(exchange.carrier, Connection):
+            self.certificate_ends = exchange.carrier.certificate_ends
         if not self.head.done():
             self.head.set_result(None)
 
@@ -176,7 +190,9 @@ def _head(request: httpx.Request, body: bytes) -> bytes:
 
 
 def _error(failure: Failure, request: httpx.Request) -> httpx.TransportError:
+    kind: type[httpx.TransportError] = _ERRORS.get(failure.kind, httpx.ReadError)
     if failure.connecting:
         kind = httpx.ConnectTimeout if failure.kind is FailureKind.TIMEOUT else httpx.ConnectError
-        return kind(failure.what, request=request)
-    return _ERRORS.get(failure.kind, httpx.ReadError)(failure.what, request=request)
+    error = kind(failure.what, request=request)
+    error.__cause__ = UnreachableError(failure)
+    return error

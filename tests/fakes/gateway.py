@@ -42,6 +42,7 @@ class GatewayProcess:
             "server": {"host": "127.0.0.1", "port": 0, "drain_seconds": 2},
             "metrics": {"port": 0},
             "registry": {"url": "memory://"},
+            "health": {"enable": False},
         }
         for section, fields in (settings or {}).items():
             self.settings.setdefault(section, {}).update(fields)

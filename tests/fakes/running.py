@@ -84,6 +84,7 @@ async def running(
         "server": {"port": 0, "drain_seconds": 1},
         "metrics": {"port": 0},
         "registry": {"url": "memory://"},
+        "health": {"enable": False},  # agents of other tests get no requests but theirs
     }
     merged = {name: {**defaults.get(name, {}), **sections.get(name, {})} for name in {*defaults, *sections}}
     settings = Settings(**merged)

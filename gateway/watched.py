@@ -1,0 +1,209 @@
+"""One registered agent as the health engine sees it: target, last result, history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from math import inf
+from typing import Any, Final
+
+import msgspec
+
+from gateway import cards
+from gateway.admission import Admission
+from gateway.card_protocols import V0_3, V1_0, declared
+from healthcheck.adapters.registered import Notes, RegisteredTarget, read_registered
+from healthcheck.card import V03, V10
+from healthcheck.model import Check, Finding, Result, Status
+from healthcheck.state import Evidence, Routing
+from registry.agent import Agent
+
+HISTORY: Final = 100
+
+_VERSIONS: Final = {V1_0: V10, V0_3: V03}
+#: What checks look at; the rest of a card is not kept a second time.
+_LOOKED_AT: Final = (
+    "name",
+    "version",
+    "description",
+    "url",
+    "capabilities",
+    "skills",
+    "defaultInputModes",
+    "defaultOutputModes",
+    "protocolVersion",
+    "preferredTransport",
+    "supportedInterfaces",
+    "additionalInterfaces",
+    "security",
+    "securityRequirements",
+    "securitySchemes",
+)
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One entry of the history; times in milliseconds."""
+
+    at: str
+    status: str
+    routing: str
+    latency_ms: float | None
+    first_byte_ms: float | None
+    duration_ms: float
+    code: str | None = None
+    reason: str | None = None
+
+
+class Transition(msgspec.Struct, frozen=True, gc=False):
+    """A change of the effective routing state."""
+
+    at: str
+    before: str
+    after: str
+    because: str
+
+
+class Watched:
+    """What is kept of one agent.
+
+    Attributes:
+        agent: Its registration; a check that was begun for another one does not count.
+        result: The last one, never damped; None before the first.
+        evidence: What that result meant for routing.
+        checked: When it came (seconds of the loop's clock).
+        consecutive: Results in a row with the present status.
+        down_since: When the first of the runs that now find it down ended; infinite if none does.
+        due: When the next check is to begin.
+        waiting: Set while somebody waits for a check, or one runs.
+        task: The running check.
+    """
+
+    __slots__ = (
+        "admission",
+        "agent",
+        "checked",
+        "checked_at",
+        "consecutive",
+        "down_since",
+        "due",
+        "evidence",
+        "history",
+        "last_transition",
+        "queued",
+        "result",
+        "target",
+        "task",
+        "waiting",
+    )
+
+    def __init__(self, agent: Agent, admission: Admission) -> None:
+        self.agent = agent
+        self.admission = admission
+        self.target: RegisteredTarget | None = None
+        self.result: Result | None = None
+        self.evidence: Evidence | None = None
+        self.checked = -inf
+        self.checked_at: str | None = None
+        self.consecutive = 0
+        self.down_since = inf
+        self.due = inf
+        self.queued = False
+        self.history: deque[Record] = deque(maxlen=HISTORY)
+        self.last_transition: Transition | None = None
+        self.waiting: asyncio.Future[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def status(self) -> Status:
+        """The raw status; UNKNOWN before the first check."""
+        return Status.UNKNOWN if self.result is None else self.result.status
+
+    @property
+    def routing(self) -> Routing:
+        """The effective state."""
+        return self.admission.state.routing
+
+    @property
+    def failing(self) -> bool:
+        """Whether it is looked at sooner, and counts when the checker doubts itself."""
+        return (
+            self.evidence is Evidence.DOWN
+            or self.routing is Routing.OUT_OF_SERVICE
+            or self.admission.traffic.failing
+        )
+
+    @property
+    def drift(self) -> tuple[str, ...]:
+        """Members in which the published card differs from the registered one."""
+        return () if self.target is None else self.target.notes.drift
+
+    @property
+    def code(self) -> str | None:
+        """Code of the most severe finding of the last result."""
+        found = self._worst
+        return None if found is None else found.code
+
+    @property
+    def _worst(self) -> Finding | None:
+        found = self.result.checks.values() if self.result is not None else ()
+        return max(found, key=lambda one: one.status.severity, default=None)
+
+    def take(self, result: Result, evidence: Evidence, now: float, at: str) -> None:
+        """Take a result that ended at `now` (the loop's clock), which is `at` for people."""
+        same = self.result is not None and self.result.status is result.status
+        self.consecutive = self.consecutive + 1 if same else 1
+        self.result, self.evidence = result, evidence
+        self.checked, self.checked_at = now, at
+        if evidence is not Evidence.DOWN:
+            self.down_since = inf
+        elif self.down_since == inf:
+            self.down_since = now
+
+    def remember(self, seconds: float) -> None:
+        """Add the last result to the history, with what routing has made of it; the check took `seconds`."""
+        result, found = self.result, self._worst
+        if result is None:
+            return
+        reached = result.checks.get(Check.REACHABILITY)
+        measured = None if reached is None else reached.measured
+        self.history.append(
+            Record(
+                self.checked_at or "",
+                result.status.value,
+                self.routing.value,
+                result.latency_ms,
+                None if measured is None else measured.timings_ms.get("first_byte"),
+                round(seconds * 1000, 3),
+                None if found is None else found.code,
+                None if found is None else found.reason,
+            )
+        )
+
+
+def target_of(agent: Agent, *, bearer_env: str | None, verified: bool, probe_seconds: float) -> RegisteredTarget:
+    """Translate a registration into a target; probes go where traffic goes (health contract 7).
+
+    Args:
+        agent: The registration.
+        bearer_env: The variable with the agent's token, if one is configured.
+        verified: False if certificates are not verified.
+        probe_seconds: Deadline of one request; half of it is slow.
+    """
+    card: dict[str, Any] = cards.parse_card(agent.card)
+    speaks = {_VERSIONS[family]: interface.tenant for family, interface in declared(card).items()}
+    kept: dict[str, Any] = {member: card[member] for member in _LOOKED_AT if member in card}
+    return RegisteredTarget(
+        type="a2a",
+        endpoint=agent.url,
+        id=agent.agent_id,
+        name=card["name"],
+        bearer_env=bearer_env,
+        timeout_ms=round(probe_seconds * 1000),
+        budget_ms=round(probe_seconds * 2000),
+        latency_ms=probe_seconds * 500,
+        card=kept,
+        read=read_registered(kept),
+        speaks=speaks,
+        verified=verified,
+        notes=Notes(),
+    )
