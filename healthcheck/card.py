@@ -251,7 +251,8 @@ def _security(card: Mapping[str, Any], version: str) -> tuple[Security, ...]:
     """Each alternative of the card; two spellings exist, and cards for both versions carry both."""
     own, other = ("securityRequirements", "security")[:: 1 if version == V10 else -1]
     member = own if card.get(own) is not None else other
-    schemes = _object(card.get("securitySchemes") or {}, "security")
+    schemes = card.get("securitySchemes")
+    schemes = {} if schemes is None else _object(schemes, "security")
     return tuple(_alternative(_object(entry, "security"), schemes) for entry in _list(card, member, "security"))
 
 

@@ -54,6 +54,13 @@ class Reply:
         """A 2xx status; a redirect is none, and is never followed."""
         return 200 <= self.status < 300
 
+    @property
+    def status_reason(self) -> str:
+        """A word for a status that is not a success."""
+        if self.status in {401, 403, 404, 429}:
+            return f"http_{self.status}"
+        return {3: "redirect", 4: "http_4xx", 5: "http_5xx"}.get(self.status // 100, "http_other")
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -109,7 +116,7 @@ async def _perform(transport: httpx.AsyncBaseTransport, ask: Ask, trace: Trace) 
     finally:
         await response.aclose()
     received = {name.lower(): value for name, value in response.headers.items()}
-    body, too_long = _decode(raw, received.get("content-encoding", ""), ask.limit)
+    body, too_long = _decode(raw, truncated, received.get("content-encoding", ""), ask.limit)
     return Reply(response.status_code, received, body, truncated or too_long)
 
 
@@ -128,10 +135,10 @@ async def _read(response: httpx.Response, ask: Ask) -> tuple[bytes, bool]:
     return bytes(body), False
 
 
-def _decode(raw: bytes, coding: str, limit: int) -> tuple[bytes | None, bool]:
+def _decode(raw: bytes, truncated: bool, coding: str, limit: int) -> tuple[bytes | None, bool]:
     """Undo gzip or deflate without ever holding more than `limit` bytes; None for what cannot be undone."""
     coding = coding.strip().lower()
-    if coding in {"", "identity"}:
+    if not raw or coding in {"", "identity"}:
         return raw, False
     if coding not in {"gzip", "x-gzip", "deflate"}:
         return None, False
@@ -140,7 +147,9 @@ def _decode(raw: bytes, coding: str, limit: int) -> tuple[bytes | None, bool]:
         body = inflate.decompress(raw, limit + 1)
     except zlib.error:
         return None, False
-    return body[:limit], len(body) > limit or not inflate.eof
+    if not inflate.eof and len(body) <= limit and not truncated:
+        raise _Incomplete
+    return body[:limit], len(body) > limit
 
 
 _CERTIFICATE_REASONS = {

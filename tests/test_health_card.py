@@ -224,7 +224,13 @@ def test_security_alternatives(version: str, members: dict[str, Any], wanted: tu
 
 def test_security_that_is_no_list_is_a_fault() -> None:
     """Pitfall 131: malformed values are judged, not raised."""
-    for members in ({"securityRequirements": {}}, {"securityRequirements": ["b"]}, {"security": "none"}):
+    for members in (
+        {"securityRequirements": {}},
+        {"securityRequirements": ["b"]},
+        {"security": "none"},
+        {"securitySchemes": []},
+        {"securitySchemes": False},
+    ):
         with pytest.raises(CardFault):
             read_card({**card_10(URL), **members}, V10)
 

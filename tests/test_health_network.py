@@ -167,13 +167,15 @@ async def test_the_cap_is_kept_while_reading() -> None:
     assert verdict(await against(reply.body(b"x" * 994 + b"needle"), http=options)) == ("HEALTHY", None)
     packed = reply.coded(reply.gzip(b"the needle"))
     assert verdict(await against(packed, http=options)) == ("HEALTHY", None)
-    for coding, data in (
-        ("gzip", b"no gzip"),
-        ("br", b"needle"),
-        ("gzip", reply.gzip(b"x" * 200 + b"needle")[:15]),
+    for coding, data, wanted in (
+        ("gzip", b"no gzip", ("http_body", None)),
+        ("br", b"needle", ("http_body", None)),
+        ("gzip", reply.gzip(b"x" * 200 + b"needle")[:15], ("http_limit", "cut_off")),
+        ("gzip", reply.bomb(10 << 20), ("http_limit", "too_large")),
+        ("gzip", b"", ("http_body", None)),
     ):
         finding = await against(reply.coded(data, coding), http=options)
-        assert finding.status in {Status.UNHEALTHY, Status.UNKNOWN}, coding
+        assert (finding.code, finding.reason) == wanted, coding
 
 
 # -- TLS

@@ -26,6 +26,11 @@ class Session(Protocol):
         """The finding for a check, from the evidence gathered so far."""
 
 
+def _nothing_wrong(target: Target, endpoint: Url) -> Finding | None:
+    """For types with no rules but those of the configuration file."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """`checks`: those it has, beside configuration, latency and dependency, which every type has.
@@ -46,10 +51,8 @@ _FULL = (*_PASSIVE, Check.FUNCTIONAL)
 _ALWAYS = (Check.CONFIGURATION, Check.LATENCY)
 
 _A2A = Adapter((*_FULL, *_EVERY), (*_PASSIVE, *_ALWAYS), a2a.configuration, a2a.A2ASession)
-_AGENT = Adapter((*_FULL, *_EVERY), (*_PASSIVE, *_EVERY), agent.configuration, agent.AgentSession)
-_HTTP = Adapter(
-    (Check.REACHABILITY, *_EVERY), (Check.REACHABILITY, *_ALWAYS), http.configuration, http.HttpSession
-)
+_AGENT = Adapter((*_FULL, *_EVERY), (*_PASSIVE, *_EVERY), _nothing_wrong, agent.AgentSession)
+_HTTP = Adapter((Check.REACHABILITY, *_EVERY), (Check.REACHABILITY, *_ALWAYS), _nothing_wrong, http.HttpSession)
 
 ADAPTERS: Mapping[str, Adapter] = {
     "a2a": _A2A,

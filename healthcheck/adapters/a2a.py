@@ -236,19 +236,12 @@ class A2ASession:
 def judge_http(reply: Reply) -> Finding | None:
     """What the HTTP status alone says; None for a 2xx answer of the agent's own."""
     if reply.status in {401, 403}:
-        return fault("a2a_auth", f"http_{reply.status}")
+        return fault("a2a_auth", reply.status_reason)
     if "x-gateway-error" in reply.headers:
         return fault("a2a_gateway")
     if not reply.is_success:
-        return fault("a2a_http", http_reason(reply.status))
+        return fault("a2a_http", reply.status_reason)
     return None
-
-
-def http_reason(status: int) -> str:
-    """A word for a status that is not a success."""
-    if status in {404, 429}:
-        return f"http_{status}"
-    return {3: "redirect", 4: "http_4xx", 5: "http_5xx"}.get(status // 100, "http_other")
 
 
 def judge_answer(evidence: Evidence, call: Call) -> Answer | Finding:

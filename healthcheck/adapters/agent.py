@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from healthcheck.adapters.a2a import http_reason
 from healthcheck.card import CardFault, media_type, read_json
 from healthcheck.exchange import Ask, Evidence, Reply
 from healthcheck.model import PASSED, Check, Finding, Status, Target, fault
@@ -23,11 +22,6 @@ class _Document:
     ready: bool
     capabilities: frozenset[str]
     dependencies: tuple[str, ...]
-
-
-def configuration(target: Target, endpoint: Url) -> Finding | None:
-    """Nothing here can be wrong that the configuration file would not have refused."""
-    return None
 
 
 class AgentSession:
@@ -134,9 +128,9 @@ def _accepted(evidence: Evidence) -> Reply | Finding:
     if reply is None:
         return evidence.failure or fault("adapter_fault")
     if reply.status in {401, 403}:
-        return fault("agent_auth", f"http_{reply.status}")
+        return fault("agent_auth", reply.status_reason)
     if not reply.is_success:
-        return fault("agent_http", http_reason(reply.status))
+        return fault("agent_http", reply.status_reason)
     return fault("agent_limit", "too_large") if reply.truncated else reply
 
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from healthcheck.adapters.a2a import http_reason
 from healthcheck.exchange import Ask, Evidence, Reply
 from healthcheck.model import PASSED, Check, Finding, HttpOptions, Target, fault
 from healthcheck.url import Url
-
-
-def configuration(target: Target, endpoint: Url) -> Finding | None:
-    """Nothing here can be wrong that the configuration file would not have refused."""
-    return None
 
 
 class HttpSession:
@@ -54,8 +48,8 @@ def _judge_status(reply: Reply, options: HttpOptions) -> Finding | None:
     if expected:
         return None
     if reply.status in {401, 403}:
-        return fault("http_auth", f"http_{reply.status}")
-    return fault("http_status", None if reply.is_success else http_reason(reply.status))
+        return fault("http_auth", reply.status_reason)
+    return fault("http_status", None if reply.is_success else reply.status_reason)
 
 
 def _judge_body(reply: Reply, options: HttpOptions) -> Finding:
