@@ -18,13 +18,12 @@ from gateway.card_protocols import V1_0, declared_protocols
 from gateway.cards import parse_card
 from gateway.faults import FAULTS
 from gateway.headers import Headers
-from gateway.heads import in_query
 from gateway.hosts import HostCheck
 from gateway.messages import Request
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.protocol import Caller
 from gateway.proxy import Proxy
-from gateway.push import is_of_an_ended_stream, opening
+from gateway.push import is_of_an_ended_stream, opening, wanted_task
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -110,7 +109,7 @@ class Dispatch:
         stream_id, query = self._proxy.new_stream_id(), scope["query_string"]
         peer = self._proxy.peers.find(segment)
         only_v1 = peer is not None and declared_protocols(parse_card(peer.agent.card)) == {V1_0}
-        body = opening(stream_id, in_query(query, "taskId"), only_v1=only_v1)
+        body = opening(stream_id, wanted_task(query), only_v1=only_v1)
         request = Request(segment, [*headers, _JSON], query, body, push=stream_id)
         await self._answered(scope["vitalgate.connection"], request)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 #: Ids of the events of a pushed stream: `<stream id>:<number>`. Stream ids say which process made them.
 _EVENT_ID: Final = re.compile(rb"s-[0-9a-f]+-[0-9a-f]+:[0-9]+").fullmatch
@@ -15,6 +16,15 @@ _OPENINGS: Final = {
     (True, False): "SendStreamingMessage",
     (True, True): "SubscribeToTask",
 }
+
+
+def wanted_task(query: bytes) -> str | None:
+    """Give the task that a query names with `taskId`; None if it names none.
+
+    An empty name is passed on, for the agent to refuse: it is no wish for new work.
+    """
+    names = parse_qs(query.decode("ascii", "replace"), keep_blank_values=True).get("taskId")
+    return names[0] if names else None
 
 
 def opening(stream_id: bytes, task_id: str | None, *, only_v1: bool) -> bytes:
