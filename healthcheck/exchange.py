@@ -18,6 +18,7 @@ from healthcheck.model import Finding, Measurement, Status, fault
 from healthcheck.trace import TRACE, Trace
 from healthcheck.url import Url
 
+_TOLD_APART = frozenset({401, 403, 404, 429, 502, 503, 504})
 USER_AGENT = "vitalgate-health/1"
 MIB = 1 << 20
 
@@ -57,7 +58,7 @@ class Reply:
     @property
     def status_reason(self) -> str:
         """A word for a status that is not a success."""
-        if self.status in {401, 403, 404, 429}:
+        if self.status in _TOLD_APART:
             return f"http_{self.status}"
         return {3: "redirect", 4: "http_4xx", 5: "http_5xx"}.get(self.status // 100, "http_other")
 

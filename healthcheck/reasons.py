@@ -14,6 +14,7 @@ class Explanation(NamedTuple):
 
 
 _NOT_AN_AGENT = "The endpoint belongs to something else than an A2A agent, or the card lies elsewhere."
+_BEHIND_A_PROXY = "What stands in front of the agent answered {}: the agent itself did not."
 _CERTIFICATE = "The server's certificate was not accepted, so nothing was sent."
 _OTHER_VERSION = "Run again with the other --protocol-version (1.0 or 0.3.0)."
 _CARD = "The agent card breaks a rule, so clients cannot rely on it."
@@ -85,6 +86,14 @@ REASONS: dict[tuple[str, str], Explanation] = {
         "A rate limit.",
         "Check less often.",
     ),
+    **{
+        ("a2a_http", f"http_{status}"): Explanation(
+            _BEHIND_A_PROXY.format(status),
+            "A proxy or load balancer runs, the agent behind it does not, or it is starting.",
+            "Check the agent's process, then the address at which the proxy looks for it.",
+        )
+        for status in (502, 503, 504)
+    },
     ("a2a_card", "json"): Explanation(
         "What was found in place of the card is not JSON.", _NOT_AN_AGENT, "Look at it with `curl -i`."
     ),

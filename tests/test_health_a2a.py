@@ -145,6 +145,7 @@ CARDS: dict[str, tuple[Any, dict[str, str]]] = {
     "401": (reply.body(b"", status=401), both("MISCONFIGURED a2a_auth")),
     "404": (reply.body(b"", status=404), both("UNHEALTHY a2a_http")),
     "500": (reply.body(b"", status=500), both("UNHEALTHY a2a_http")),
+    "503": (reply.body(b"", status=503), both("UNHEALTHY a2a_http")),
     "302": (reply.redirect("/elsewhere"), both("UNHEALTHY a2a_http")),
     "html": (reply.body(b"<html>", headers=[("Content-Type", "text/html")]), both("UNHEALTHY a2a_card")),
     "list": (reply.body(b"[]"), both("UNHEALTHY a2a_card")),

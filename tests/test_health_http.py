@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from healthcheck.model import HttpOptions, Status, Target
+from healthcheck.model import Check, HttpOptions, Status, Target
 from tests.fakes import reply
 from tests.fakes.agent import Behaviour, FaultAgent
 from tests.fakes.health_peer import check, codes, statuses
@@ -48,6 +48,25 @@ CASES: list[tuple[Behaviour, dict[str, Any], tuple[str, str | None]]] = [
     (reply.body(b"x" * 100), {"max_body_bytes": 10}, ("HEALTHY", None)),
     (reply.raw(reply.head(200, [("Content-Length", "99")])), {"method": "HEAD"}, ("HEALTHY", None)),
 ]
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        *((status, f"http_{status}") for status in (401, 403, 404, 429, 502, 503, 504)),
+        (302, "redirect"),
+        (304, "redirect"),
+        (410, "http_4xx"),
+        (500, "http_5xx"),
+        (999, "http_other"),
+    ],
+)
+async def test_the_reason_tells_which_status(status: int, wanted: str) -> None:
+    """A proxy that answers for a missing agent (502 to 504) is told apart from an agent that fails."""
+    async with FaultAgent() as agent:
+        agent.always(reply.raw(reply.head(status, [("Content-Length", "0")])))
+        result = await check(Target(type="http", endpoint=agent.url))
+        assert result.checks[Check.REACHABILITY].reason == wanted
 
 
 @pytest.mark.parametrize(("behaviour", "options", "wanted"), CASES, ids=range(len(CASES)))

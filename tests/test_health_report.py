@@ -265,7 +265,9 @@ def test_every_reason_that_the_code_uses_is_spelled_alike() -> None:
         path.read_text() for path in (ROOT / "healthcheck").rglob("*.py") if path.name != "reasons.py"
     )
     produced = set(re.findall(r'"([a-z0-9_]+)"', sources))
-    produced |= {f"http_{status}" for status in (404, 429)} | {f"{member}_blank" for member in ("name", "version")}
+    produced |= {f"http_{status}" for status in (404, 429, 502, 503, 504)} | {
+        f"{member}_blank" for member in ("name", "version")
+    }
     assert {reason for _, reason in REASONS} <= produced
 
 
