@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.fakes.agent import Behaviour, Connection, FaultAgent, Received
+from tests.fakes.answers import chunk, head, rpc
 from tests.fakes.program import NODE, js_client, sdk03_streams, sdk13_streams
 from tests.fakes.sdks import Client, Peers, by_name, comparable, outcome, peers_at
+from tests.fakes.stream_reply import SSE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -104,6 +107,44 @@ async def test_no_stream_is_left_open(client: str, peers: Peers) -> None:
     async with asyncio.timeout(5):
         while "\nkubemq_a2a_sse_streams_active 0.0\n" not in await peers.gateway.scrape():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+
+async def breaking(connection: Connection, request: Received | None) -> None:
+    """Says that it is at work, in the version it is asked in, and breaks down."""
+    assert request is not None
+    names = {"taskId": "t", "contextId": "c"}
+    if "/" in request.json()["method"]:
+        event = {"kind": "status-update", **names, "status": {"state": "working"}, "final": False}
+    else:
+        event = {"statusUpdate": {**names, "status": {"state": "TASK_STATE_WORKING"}}}
+    await connection.send(head(200, [*SSE, ("Transfer-Encoding", "chunked")]))
+    await connection.send(chunk(b"data: " + rpc(request, "result", event) + b"\n\n"))
+    connection.close()
+
+
+def silent(client: Any, seconds: str) -> Client:
+    """A Python client whose one stream waits so long for a byte."""
+    return lambda base: client(base, seconds)
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(silent(sdk13_streams, "60"), id="Python 1.3"),
+        pytest.param(silent(sdk03_streams, "60"), id="Python 0.3.26"),
+        pytest.param(CLIENTS["js13"], id="JavaScript 1.3", marks=NEEDS_NODE),
+        pytest.param(CLIENTS["js03"], id="JavaScript 0.3.14", marks=NEEDS_NODE),
+    ],
+)
+@pytest.mark.parametrize("versions", [["1.0", "0.3"], ["0.3"]], ids=["both", "0.3"])
+async def test_a_broken_stream_raises(client: Any, versions: list[str], peers: Peers) -> None:
+    """Contract 3.5: no SDK takes a stream that broke on the way for one that ended."""
+    async with FaultAgent() as agent:
+        agent.always(Behaviour("breaking", breaking))
+        card = {"agent_id": "breaking", "name": "Breaks", "url": agent.url, "protocolVersions": versions}
+        await peers.gateway.register({**card, "capabilities": {"streaming": True}})
+        steps = by_name(await client(peers.gateway.base("breaking")))
+    assert "agent stream broken: connection lost" in steps.get("silence", steps.get("stream"))["message"]
 
 
 @pytest.mark.parametrize("client", [sdk13_streams, sdk03_streams])
