@@ -1,20 +1,38 @@
 """The benchmark's own parts: what it sends, renders, counts and judges. No load generator or proxy needed."""
 
+import asyncio
 import json
 import os
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from litestar.testing import AsyncTestClient
 
 from gateway import settings
-from tests.benchmarks import bench, cases, client, configs, load, payloads, processes, reference, report, targets
+from tests.benchmarks import (
+    bench,
+    cases,
+    client,
+    configs,
+    events,
+    load,
+    payloads,
+    processes,
+    reference,
+    report,
+    stream_agent,
+    targets,
+)
 from tests.benchmarks.cases import Case, Group
+from tests.benchmarks.events import Checker, WrongStreamError
 from tests.benchmarks.processes import BenchError
-from tests.benchmarks.subjects import ROUTES, START
+from tests.benchmarks.stream_load import Load
+from tests.benchmarks.subjects import ROUTES, START, STREAM_PATH
 from tests.benchmarks.targets import Number, Target
 
 DEAD = "http://127.0.0.1:1/"
@@ -38,9 +56,13 @@ def test_a_payload_too_small_for_its_frame_is_refused() -> None:
 
 
 def test_nginx_routes_every_path() -> None:
-    text = configs.nginx(port=1, folder="/f", agent_port=2, routes=ROUTES, user="")
+    text = configs.nginx(
+        port=1, folder="/f", agent_port=2, routes=ROUTES, stream_port=3, stream_path=STREAM_PATH, user=""
+    )
     for path, target in ROUTES.items():
         assert f"location = {path} {{ proxy_pass http://agent{target}; }}" in text
+    assert f"location = {STREAM_PATH} {{" in text
+    assert "server 127.0.0.1:3;" in text
     assert text.count("{") == text.count("}")
 
 
@@ -51,11 +73,12 @@ def test_the_agent_answers_with_the_small_payload() -> None:
 
 
 def test_envoy_routes_every_path() -> None:
-    (listener,) = json.loads(configs.envoy(port=1, agent_port=2, routes=ROUTES))["static_resources"]["listeners"]
+    text = configs.envoy(port=1, agent_port=2, routes=ROUTES, stream_port=3, stream_path=STREAM_PATH)
+    (listener,) = json.loads(text)["static_resources"]["listeners"]
     manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
     routes = manager["route_config"]["virtual_hosts"][0]["routes"]
     found = {one["match"]["path"]: one["route"]["regex_rewrite"]["substitution"] for one in routes}
-    assert found == ROUTES
+    assert found == ROUTES | {STREAM_PATH: "/"}
     assert listener["address"]["socket_address"]["port_value"] == 1
 
 
@@ -66,7 +89,7 @@ def test_the_gateway_takes_its_configuration(tmp_path: Path, log_calls: bool) ->
     loaded = settings.load(str(file), {}).settings
     assert (loaded.server.port, loaded.metrics.port, loaded.log.calls) == (7001, 7002, log_calls)
     assert loaded.registry.url == "memory://"
-    assert loaded.a2a.agent_max_concurrency > 128  # the highest number of connections in the table
+    assert loaded.a2a.agent_max_concurrency > bench.FULL["streams"]  # all of them may be one agent's
 
 
 # --- targets ---
@@ -130,7 +153,7 @@ def test_a_ratio_is_taken_inside_one_repeat() -> None:
 
 
 def test_wrong_answers_make_a_target_invalid() -> None:
-    results = {"c": {"ours": [None, {"cpu_us": 1.0}], "theirs": [{"cpu_us": 1.0}, {"cpu_us": 1.0}]}}
+    results: bench.Raw = {"c": {"ours": [None, {"cpu_us": 1.0}], "theirs": [{"cpu_us": 1.0}, {"cpu_us": 1.0}]}}
     (judgement,) = targets.judge([RATIO], results)
     assert (judgement.median, judgement.verdict, judgement.failed) == (None, "INVALID", True)
 
@@ -159,6 +182,12 @@ def test_every_repeat_visits_every_pair_and_wrong_answers_count_as_none() -> Non
     assert [len(repeats) for case in results.values() for repeats in case.values()] == [3, 3, 3, 3]
 
 
+def test_a_group_may_be_repeated_less_often() -> None:
+    group = Group("g", (Case("one", "", ("a",), lambda _bench, _name: {}),), cold=True, at_most=2)
+    idle = type("Idle", (), {"running": {}})()
+    assert [bench.measure(idle, [group], repeats, seed=1)["one"]["a"] for repeats in (1, 3)] == [[{}], [{}, {}]]
+
+
 def test_added_latency_is_what_exceeds_the_direct_call_of_the_same_repeat() -> None:
     results: bench.Raw = {"c": {"direct": [{"p50_us": 20.0}, None], "envoy": [{"p50_us": 50.0}, {"p50_us": 60.0}]}}
     bench.add_latency(results)
@@ -172,7 +201,9 @@ def test_scenarios_are_chosen_by_case_or_group() -> None:
         ("calls-c8", ("vitalgate",)),
     ]
     assert len(cases.select(["calls"], [])[0].cases) == 6
-    assert [group.name for group in cases.select([], [])] == [group.name for group in cases.GROUPS]
+    usual = [group.name for group in cases.GROUPS if not group.extra]
+    assert [group.name for group in cases.select([], [])] == usual
+    assert [group.name for group in cases.select(["soak"], [])] == ["soak"]
 
 
 @pytest.mark.parametrize("wanted", [["calls-c7"], ["scrape", "nonsense"]])
@@ -238,6 +269,120 @@ def test_the_stall_is_the_longest_answer_above_the_usual_one() -> None:
     stalls = client.Stalls()
     stalls.latencies += [0.001, 0.001, 0.021]
     assert stalls.longest_ms == pytest.approx(20)
+
+
+# --- streams ---
+
+
+def wire(count: int) -> bytes:
+    return b"".join(events.event(number, 1000) for number in range(count)) + events.FINAL
+
+
+def test_events_are_a2a_events_of_one_size() -> None:
+    sizes = {len(events.event(number, stamp)) for number, stamp in ((0, 0), (10**9, time.monotonic_ns()))}
+    assert sizes == {events.SIZE}
+    for event in (events.event(7, 8), events.FINAL):
+        assert event.startswith(b"data: ")
+        assert event.endswith(b"\n\n")
+        assert json.loads(event[6:])["id"] == payloads.CALL_ID
+    assert json.loads(events.FINAL[6:])["result"]["final"] is True
+    assert events.plan(events.request(5, 0.5)) == (5, 0.5)
+
+
+@pytest.mark.parametrize("step", [1, 7, events.SIZE, 100_000])
+def test_every_event_is_checked_however_the_bytes_are_cut(step: int) -> None:
+    latencies: list[int] = []
+    checker = Checker(3, latencies)
+    text = events.KEEPALIVE + wire(3).replace(events.FINAL, events.KEEPALIVE + events.FINAL)
+    seen = sum(checker.feed(text[at : at + step], 1500) for at in range(0, len(text), step))
+    assert (seen, checker.number, checker.complete, latencies) == (3, 3, True, [500] * 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        events.event(1, 0),  # one is missing
+        events.event(0, 0) * 2,  # one is there twice
+        wire(1),  # ends too early
+        wire(3),  # ends too late
+        wire(2) + events.FINAL,
+        events.event(0, 0).replace(b"fox", b"fix"),
+        b"event: x\n" + events.event(0, 0),
+        b"data: {}\n\n",
+    ],
+)
+def test_a_wrong_event_is_told(text: bytes) -> None:
+    with pytest.raises(WrongStreamError):
+        Checker(2, []).feed(text, 0)
+
+
+@asynccontextmanager
+async def agent_and_load() -> AsyncIterator[Load]:
+    streams = stream_agent.Streams()
+    async with await stream_agent.serve(0, streams) as server:
+        caller = Load(server.sockets[0].getsockname()[1])
+        yield caller
+        await caller.leave()
+        await asyncio.wait_for(streams.unused.wait(), 10)
+        caller.check()  # who leaves complains of nothing
+
+
+async def test_the_streaming_agent_and_its_load_fit_together() -> None:
+    async with agent_and_load() as caller:
+        await caller.open(["/"] * 3, 20, 0)
+        await caller.open(["/"] * 2, 4, 0.01)
+        await caller.whole(10)
+        assert (caller.events, len(caller.latencies)) == (3 * 20 + 2 * 4, 68)
+        caller.callers[0].begin("/", 5, 0)  # the connection serves another stream
+        await caller.whole(10)
+        assert caller.events == 73
+
+
+async def test_the_agent_tells_how_many_streams_are_open() -> None:
+    async with agent_and_load() as caller:
+        await caller.open(["/"] * 4, 2, 1000)
+        assert await asyncio.to_thread(client.open_streams, caller.port) == 4
+        await caller.leave()
+        async with asyncio.timeout(10):
+            while await asyncio.to_thread(client.open_streams, caller.port):
+                pass
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+ONE = b"%x\r\n%b\r\n" % (events.SIZE, events.event(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", "no stream"),
+        (STREAM_HEAD + ONE, "connection lost after 1 events"),
+        (STREAM_HEAD + ONE + b"0\r\n\r\n", "an end after 1 events"),
+        (STREAM_HEAD + b"2\r\nxxx\r\n", "broken chunk"),
+        (STREAM_HEAD + b"zz\r\n", "wrong stream"),
+    ],
+)
+async def test_an_end_without_the_last_event_and_chunk_is_an_error(answer: bytes, complaint: str) -> None:
+    closed = asyncio.Event()
+
+    async def agent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}}}")
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with await asyncio.start_server(agent, "127.0.0.1", 0) as server:
+        caller = Load(server.sockets[0].getsockname()[1])
+        with pytest.raises(BenchError, match=complaint):
+            await one_stream(caller)
+        await caller.leave()
+        await asyncio.wait_for(closed.wait(), 10)
+
+
+async def one_stream(caller: Load) -> None:
+    await caller.open(["/"], 5, 0)
+    await caller.whole(10)
 
 
 # --- processes ---

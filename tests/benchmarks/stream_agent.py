@@ -28,11 +28,26 @@ _GOLDEN = 0.6180339887
 
 
 class Streams:
-    """What all connections share."""
+    """What all connections share.
+
+    Attributes:
+        open: How many streams are open.
+        counter: Numbers the streams.
+        unused: Set while there is no connection.
+    """
 
     def __init__(self) -> None:
-        self.open = 0
-        self.counter = itertools.count()
+        self.open = self._connections = 0
+        self.counter = itertools.count(1)
+        self.unused = asyncio.Event()
+
+    def count(self, change: int) -> None:
+        """Note a connection that comes (1) or goes (-1)."""
+        self._connections += change
+        if self._connections:
+            self.unused.clear()
+        else:
+            self.unused.set()
 
 
 class StreamAgent(asyncio.Protocol):
@@ -50,10 +65,12 @@ class StreamAgent(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
+        self._streams.count(1)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the stream at hand."""
         self._closed = True
+        self._streams.count(-1)
         if self._timer is not None:
             self._timer.cancel()
         if self._streaming:
@@ -117,15 +134,14 @@ class StreamAgent(asyncio.Protocol):
             self._write()
 
 
-async def serve(port: int) -> asyncio.Server:
+async def serve(port: int, streams: Streams) -> asyncio.Server:
     """Listen on a port of 127.0.0.1."""
-    streams = Streams()
     loop = asyncio.get_running_loop()
     return await loop.create_server(lambda: StreamAgent(streams), "127.0.0.1", port, backlog=4096)
 
 
 async def _main(port: int) -> None:
-    server = await serve(port)
+    server = await serve(port, Streams())
     await server.serve_forever()
 
 
