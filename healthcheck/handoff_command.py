@@ -15,6 +15,7 @@ from healthcheck.command import make_transport, read_file, write
 from healthcheck.exchange import MIB, Ask, Evidence, send
 from healthcheck.handoff import EXIT_CODES, GATES, STOPPED, Gate, Question, judge
 from healthcheck.handoff import Trace as Handoff
+from healthcheck.handoff_remedies import REMEDIES
 from healthcheck.handoff_response import settle
 from healthcheck.rpc import version_headers
 from healthcheck.text import printable
@@ -114,6 +115,8 @@ def _as_text(trace: Handoff) -> str:
         for name, value in gate.get("looked_at", {}).items():
             if value is not None:
                 lines.append(f"    {name}: {_plain(value)}")
+        if gate.get("reason") in REMEDIES:
+            lines.append(f"    try: {REMEDIES[gate['reason']]}")
     for name in ("sends", "destination", "credential_exposed", "final_state", "artifact", "task_id"):
         lines.append(f"{name}: {_plain(document[name])}")
     if trace.sends == 0 and trace.request is not None:

@@ -9,7 +9,7 @@ from healthcheck.exchange import Evidence
 from healthcheck.handoff import Dispatch, Gate, Shown, Trace
 from healthcheck.rpc import Call, Malformed, Task, read_answer, read_sent
 
-_TASK_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_TASK_ID = re.compile(r"[!-~]{1,256}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from healthcheck.card import V03, V10
 from healthcheck.cli import handoff
 from healthcheck.handoff import EXIT_CODES, GATES, Question, Trace, judge
+from healthcheck.handoff_remedies import REMEDIES
 from healthcheck.url import Origin
 from tests.fakes import reply
 from tests.fakes.agent import Behaviour
@@ -251,6 +252,10 @@ ROWS: dict[str, tuple[Any, tuple[str, str, str | None]]] = {
         lambda peer: task(peer, "working", id="\x1b[31mPOISON"),
         ("working-not-complete", "none", None),
     ),
+    "an id with any visible character": (
+        lambda peer: task(peer, "working", id="tasks/7?a=b#c"),
+        ("working-not-complete", "none", "tasks/7?a=b#c"),
+    ),
     "direct message": (message, ("unsupported-form", "none", None)),
     "other result": (lambda peer: reply.result({"x": 1}), ("unsupported-form", "none", None)),
     "null result": (lambda peer: reply.result(None), ("unsupported-form", "none", None)),
@@ -378,3 +383,22 @@ async def test_for_people(authority: Authority) -> None:
     assert "sends: 0" in lines
     assert f"destination: {peer.base}" in lines
     assert lines[-1].startswith('request, not sent: {"jsonrpc": "2.0"')
+
+
+def test_every_stop_has_a_remedy_and_a_place_in_the_docs() -> None:
+    """For people: the next thing to try; the table of reasons in docs/handoff.md is complete."""
+    page = (Path(__file__).parent.parent / "docs" / "handoff.md").read_text()
+    reasons = {wanted.partition(" ")[2] for _, _, wanted in CASES} - {""}
+    fetching = {"card-unreachable", "card-http-status", "card-too-large", "card-url"}
+    assert set(REMEDIES) == reasons | fetching
+    assert all(f"`{reason}`" in page for reason in REMEDIES)
+
+
+def test_the_remedy_is_shown(tmp_path: Path) -> None:
+    """A reader who meets the default policy for the first time learns how to allow an origin."""
+    file = tmp_path / "card.json"
+    file.write_text(json.dumps(card_10(URL)))
+    outcome = CliRunner().invoke(handoff, ["--card", str(file), "--skill", "echo"])
+    lines = outcome.stdout.splitlines()
+    assert "2 endpoint   stop: endpoint-not-allowed" in lines
+    assert "    try: If you trust this origin, allow it with --origin." in lines
