@@ -76,7 +76,7 @@ endef
 JS_SDK = tests/fakes/js/sdk13 tests/fakes/js/sdk03
 NPM_INSTALL = npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 
-ifneq ($(shell command -v node),)
+ifneq ($(shell command -v node 2>/dev/null),)
 .js-sdk: $(JS_SDK:%=%/node_modules/.installed)
 else
 .js-sdk: ;
