@@ -17,6 +17,7 @@ ON_UVLOOP = frozenset(
         "test_push.py",
         "test_stream_callers.py",
         "test_stream_slow.py",
+        "test_stream_process.py",
     )
 )
 
