@@ -38,7 +38,7 @@ CODES: dict[str, Code] = {
     "tls_unverified": Code("DEGRADED", "the TLS certificate is not verified, as configured"),
     # the engine
     "not_probed": Code("UNKNOWN", "not probed: no free probe slot before the run ended"),
-    "budget_exhausted": Code("UNKNOWN", "the time budget of the target ran out"),
+    "budget_exhausted": Code("UNKNOWN", "the time for this target ran out"),
     "adapter_fault": Code("UNKNOWN", "the check itself failed"),
     "cancelled": Code("UNKNOWN", "the check was cancelled"),
     "latency": Code("DEGRADED", "slower than the latency threshold"),

@@ -231,15 +231,16 @@ class Probe:
         clock = self._engine.clock
         own = self._target.check_timeouts_ms.get(check, self._target.timeout_ms) / 1000
         left = self._left
+        out_of_time = fault("budget_exhausted", "run_ended" if left < self._budget else None)
         trace = Trace(clock)
         if left <= 0:
-            return _failed(fault("budget_exhausted"), trace)
+            return _failed(out_of_time, trace)
         try:
             async with asyncio.timeout(min(own, left)):
                 return await send(self._engine.transport, ask, trace)
         except TimeoutError:
             if left < own:
-                return _failed(fault("budget_exhausted"), trace)
+                return _failed(out_of_time, trace)
             return _failed(fault("deadline_partial" if trace.first_byte else "deadline"), trace)
         except asyncio.CancelledError:
             task = asyncio.current_task()

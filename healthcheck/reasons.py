@@ -35,6 +35,11 @@ REASONS: dict[tuple[str, str], Explanation] = {
         "A line break at its end, a space or quotes inside.",
         'Set it without a line break: export NAME="$(cat FILE)".',
     ),
+    ("budget_exhausted", "run_ended"): Explanation(
+        "The run ended while this target was being asked; nothing is known about it.",
+        "Many slow targets in one run, which lasts at most 60 seconds.",
+        "Lower timeout_ms of slow targets, or split the file.",
+    ),
     ("a2a_origin", "card_url_origin"): Explanation(
         "card_url lies on another scheme, host or port than the endpoint, so nothing was sent.",
         "The card is served by another service than the agent.",

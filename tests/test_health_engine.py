@@ -427,6 +427,7 @@ async def test_waiting_for_a_slot_is_not_the_peers_fault() -> None:
         "not_probed",
     ]
     assert {result.status for result in results} == {Status.UNKNOWN}
+    assert results[0].checks[Check.REACHABILITY].reason == "run_ended", "no fault of the target's own budget"
     assert engine.slots._value == 1, "every slot is given back"
 
 
@@ -451,7 +452,9 @@ async def test_budget_and_timeouts() -> None:
 
     async def code(**options: Any) -> str | None:
         target = Target(type="http", endpoint="http://x.test/", **options)
-        return codes(await check(target, httpx.MockTransport(silent)))["reachability"]
+        found = (await check(target, httpx.MockTransport(silent))).checks[Check.REACHABILITY]
+        assert found.reason is None
+        return found.code
 
     async with asyncio.timeout(2):
         assert await code(timeout_ms=20) == "deadline"
