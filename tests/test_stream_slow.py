@@ -130,6 +130,19 @@ async def test_a_caller_that_takes_little_is_not_cut_off(agent: FaultAgent) -> N
             assert b"task.error" not in got
 
 
+async def test_a_caller_that_takes_a_little_all_the_time(agent: FaultAgent) -> None:
+    """Contract 3.5: what counts is what the caller takes, not when the kernel has room again for the gateway."""
+    agent.next(pour(b'data: {"x":"%b"}\n\n' % (b"x" * 4000), total=200 * MB))
+    async with serving(agent, max_sse_idle_seconds=0.5) as gateway:
+        async with stalled(gateway.port, request()) as caller:
+            loop = asyncio.get_running_loop()
+            await held(agent)
+            for _ in range(60):  # 3 s
+                assert await loop.sock_recv(caller, 64 << 10)
+                await asyncio.sleep(0.05)
+            assert gateway.lifecycle.in_flight == 1
+
+
 async def test_keepalives_go_on_after_a_stall(agent: FaultAgent) -> None:
     """Contract 3.5: at their interval from the moment at which the caller has caught up."""
     agent.next(sse(*numbered(300, 64 << 10), end="hang"))
