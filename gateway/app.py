@@ -6,11 +6,12 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from litestar import Litestar
 from uvicorn._types import ASGI3Application
@@ -19,14 +20,20 @@ from gateway import cards
 from gateway.answering import ServerLimits
 from gateway.dispatch import Dispatch, Doors
 from gateway.errors import StartError
-from gateway.headers import Headers, caller_line
+from gateway.gate import Gate
+from gateway.headers import caller_line
 from gateway.hosts import HostCheck, is_loopback
 from gateway.lifecycle import Lifecycle
+from gateway.limits import Rates
 from gateway.logs import Logs
+from gateway.messages import Request
 from gateway.metrics import Metrics, watch_loop
+from gateway.origins import Origins
 from gateway.peers import Peers
+from gateway.proxies import TrustedProxies
 from gateway.proxy import Proxy, Rules
 from gateway.relay import Terms
+from gateway.rest import Rest
 from gateway.routes import ERROR_HANDLERS
 from gateway.routes.cards import CardTerms, card_routes
 from gateway.routes.own import openapi_config, own_routes
@@ -37,6 +44,9 @@ from gateway.settings import Settings
 from gateway.upstream import AddressGuard, Upstream
 from registry.registry import Registry
 from registry.stores import open_store
+
+if TYPE_CHECKING:
+    from gateway.auth import Authenticator
 
 VERSION = version("vitalgate")
 
@@ -110,25 +120,39 @@ async def serve_on(
     try:
         await registry.start()
         lifecycle.on_close(upstream.cancel_all)
-        app = _application(listeners, settings, environ, registry, upstream, metrics, logs, lifecycle)
-        _announce(listeners, settings, logs)
-        await serve_sockets(
-            cast(ASGI3Application, app),
-            api=listeners.api,
-            metrics=listeners.metrics,
-            lifecycle=lifecycle,
-            limits=ServerLimits(
-                settings.limits.header_bytes,
-                settings.server.request_timeout_seconds,
-                settings.a2a.gateway_timeout_buffer_seconds,
-            ),
-            door=app if settings.server.fast_path else None,
-        )
+        async with _authentication(settings, environ, logs) as auth:
+            app = _application(listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, auth)
+            _announce(listeners, settings, logs)
+            await serve_sockets(
+                cast(ASGI3Application, app),
+                api=listeners.api,
+                metrics=listeners.metrics,
+                lifecycle=lifecycle,
+                limits=ServerLimits(
+                    settings.limits.header_bytes,
+                    settings.server.request_timeout_seconds,
+                    settings.a2a.gateway_timeout_buffer_seconds,
+                ),
+                door=app if settings.server.fast_path else None,
+            )
         logs.event("stopped")
     finally:
         watcher.cancel()
         await upstream.aclose()
         await registry.close()
+
+
+@asynccontextmanager
+async def _authentication(
+    settings: Settings, environ: Mapping[str, str], logs: Logs
+) -> AsyncIterator[Authenticator | None]:
+    if not settings.auth.enable:
+        yield None
+        return
+    from gateway.key_sources import authenticator  # not needed by most, and slow to import
+
+    async with authenticator(settings, environ, logs) as opened:
+        yield opened
 
 
 def _application(
@@ -140,8 +164,10 @@ def _application(
     metrics: Metrics,
     logs: Logs,
     lifecycle: Lifecycle,
+    auth: Authenticator | None,
 ) -> Dispatch:
-    terms = CardTerms(settings.server.public_url, settings.a2a.agent_card)
+    gate = _gate(settings, auth)
+    terms = CardTerms(settings.server.public_url, settings.a2a.agent_card, security=_card_security(settings))
     peers = Peers(
         registry,
         upstream,
@@ -162,14 +188,21 @@ def _application(
         instance=secrets.token_hex(4),
         loop=asyncio.get_running_loop(),
         caller_line=lru_cache(maxsize=1024)(caller_line),
-        rewrite_card=_card_rewriter(terms),
+        rewrite_card=_card_rewriter(terms, gate),
+        gate=gate,
     )
     _watch(metrics, registry, upstream, logs)
     return Dispatch(
         proxy,
-        _rest(settings, registry, lifecycle, terms),
+        Rest(
+            _rest(settings, registry, lifecycle, terms, logs),
+            gate,
+            metrics,
+            logs,
+            own_metrics=listeners.metrics is None,
+        ),
         metrics,
-        HostCheck(settings.server.host, settings.server.allowed_hosts, settings.server.public_url),
+        gate,
         Doors(
             settings.a2a.enable,
             None if listeners.metrics is None else listeners.metrics.getsockname()[1],
@@ -179,10 +212,30 @@ def _application(
     )
 
 
-def _rest(settings: Settings, registry: Registry, lifecycle: Lifecycle, terms: CardTerms) -> Litestar:
+def _gate(settings: Settings, auth: Authenticator | None) -> Gate:
+    server, limits, clock = settings.server, settings.limits, asyncio.get_running_loop().time
+    hosts = HostCheck(server.host, server.allowed_hosts, server.public_url, authenticated=settings.auth.enable)
+    rate, registrations = limits.requests_per_second, limits.registrations_per_minute
+    return Gate(
+        hosts,
+        Origins(settings.a2a.trusted_origins, hosts, server.public_url),
+        TrustedProxies(server.trusted_proxies),
+        auth=auth,
+        requests=Rates(rate, rate, clock) if rate else None,
+        registrations=Rates(registrations / 60, registrations, clock) if registrations else None,
+    )
+
+
+def _card_security(settings: Settings) -> cards.Security:
+    if settings.auth.enable:
+        return cards.Security.GATEWAY
+    return cards.Security.AGENT if settings.upstream.caller_credentials else cards.Security.NONE
+
+
+def _rest(settings: Settings, registry: Registry, lifecycle: Lifecycle, terms: CardTerms, logs: Logs) -> Litestar:
     return Litestar(
         [
-            *registry_routes(registry),
+            *registry_routes(registry, audit=logs.audit),
             *card_routes(
                 terms,
                 resolve=registry.resolve,
@@ -231,19 +284,22 @@ def _rules(settings: Settings) -> Rules:
         dialect=a2a.dialect,
         streams=Terms(a2a.max_sse_idle_seconds, a2a.keepalive_seconds, a2a.agent_max_response_bytes),
         forward_headers=tuple(a2a.forward_headers),
+        most_streams=settings.limits.streams,
+        caller_credentials=settings.upstream.caller_credentials,
+        authenticated=settings.auth.enable,
     )
 
 
-def _card_rewriter(terms: CardTerms) -> Callable[[bytes, str, Headers], bytes]:
+def _card_rewriter(terms: CardTerms, gate: Gate) -> Callable[[bytes, str, Request], bytes]:
     """Make the function that points the card in an agent's answer at the gateway (contract 5.4)."""
 
-    def rewrite(body: bytes, agent_id: str, headers: Headers) -> bytes:
-        hosts = [value for name, value in headers if name == b"host"]
-        base = cards.public_base(terms.public_url, "http", hosts) or ""
+    def rewrite(body: bytes, agent_id: str, request: Request) -> bytes:
+        sent = gate.proxies.sent(request.headers, request.peer)
+        base = cards.public_base(terms.public_url, sent.scheme, [sent.host]) or ""
         return cards.rewrite_extended_card(
             body,
             cards.address(base, agent_id),
-            keep_security=terms.keep_security,
+            security=terms.security,
         )
 
     return rewrite
@@ -265,7 +321,7 @@ def _watch(metrics: Metrics, registry: Registry, upstream: Upstream, logs: Logs)
 
 
 def _announce(listeners: Listeners, settings: Settings, logs: Logs) -> None:
-    if not is_loopback(settings.server.host):
+    if not settings.auth.enable and not is_loopback(settings.server.host):
         logs.event(
             "authentication is off: everybody who reaches this address may register and call agents",
             level="warning",

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn, Protocol
 from jwt import PyJWS
 
 from gateway.headers import Headers
-from gateway.identity import ANONYMOUS_NAME, EVERYTHING, Identity
+from gateway.identity import ANONYMOUS_NAME, EVERYTHING, Identity, InvalidTokenError, UnknownKeyError
 from gateway.keys import Key
 from gateway.policy import Policy
 from registry import strict_json
@@ -35,14 +35,6 @@ _BEARER: Final = re.compile(rb"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE).
 _SURROGATE: Final = re.compile("[\ud800-\udfff]").search
 #: Asks for what this reader does not do: extensions, unencoded payloads, a token inside the token.
 _NOT_UNDERSTOOD: Final = ("crit", "b64", "cty", "zip", "enc")
-
-
-class InvalidTokenError(Exception):
-    """There is no token, or none that is good."""
-
-
-class UnknownKeyError(InvalidTokenError):
-    """The token names a key that we do not have, or none of ours fits: a fresh set of keys may help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gateway import jsonrpc, outcomes
 from gateway.faults import FAULTS, SAFE, UNSAFE, Fault
-from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
+from gateway.gate import FORBIDDEN, RATE_LIMITED, REFUSALS, UNAUTHENTICATED, challenge, retry_after
+from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, is_same_credential, read_answer
 from gateway.heads import in_query, reply_head, request_head, stream_head
+from gateway.identity import EVERYTHING
 from gateway.jsonrpc import NULL, Envelope, Refused
 from gateway.logs import CallLine, now
 from gateway.messages import Reply, Request
-from gateway.methods import CARD_GETTERS, READ_ONLY, V1_METHODS
-from gateway.metrics import CANCELLED, SUCCESS
+from gateway.methods import CARD_GETTERS, READ_ONLY, STREAMING, V1_METHODS
+from gateway.metrics import APPLICATION_ERROR, CANCELLED, SUCCESS
 from gateway.outcomes import Outcome
 from gateway.peers import Peer, is_agent_id
 from gateway.push import cancellation
@@ -31,6 +34,7 @@ log = logging.getLogger(__name__)
 #: Bounds of the note that a stream is not read any more: seconds, and bytes of an answer that nobody reads.
 CANCEL_SECONDS = 5.0
 CANCEL_BYTES = 65536
+_TOO_MANY_STREAMS = "too many open streams"
 
 
 class Call:
@@ -52,6 +56,7 @@ class Call:
         "_started",
         "_stream_id",
         "_timeout",
+        "_wait",
         "ended",
     )
 
@@ -70,6 +75,7 @@ class Call:
         self._relay: Relay | None = None
         self._stream_id = request.push
         self._timeout = 0.0  # T; stays 0 for a call that is not forwarded
+        self._wait = 0.0  # until a caller who sends too often may send again
         self._holding = False
         self.ended = False
 
@@ -97,6 +103,8 @@ class Call:
         """Check in the order of contract 2.1; the first failure answers."""
         request, inbound = self._request, self._inbound
         self._a2a = self._speaks_a2a()
+        if request.refused or self._proxy.gate.limits:
+            self._check_caller()
         if not is_json(inbound.content_type):
             raise Refused("CONTENT_TYPE", "")
         if request.body is None:
@@ -104,13 +112,50 @@ class Call:
         if not request.agent:
             raise Refused("EMPTY_AGENT_ID", "")
         envelope = self._envelope = jsonrpc.read(request.body)
-        if self._proxy.rules.dialect == "auto" and envelope.method in V1_METHODS and not request.push:
-            self._a2a = True
+        self._hear(envelope)
+        if request.identity.grants is not EVERYTHING or inbound.credential is not None:
+            self._check_grants()
         peer = self._peer = self._proxy.peers.find(request.agent)
         if peer is None:
             raise _unknown_agent(request.agent)
-        self._check_gateway(peer)
+        self._check_gateway(envelope, peer)
         return envelope, peer
+
+    def _check_caller(self) -> None:
+        """Refuse whom the gate has refused, or who sends too often; of the body only the id is read (2.1)."""
+        request = self._request
+        reason = request.refused
+        if not reason:
+            self._wait = self._proxy.gate.limit(request.identity)
+            reason = RATE_LIMITED if self._wait else ""
+        if reason:
+            envelope, id = None, NULL
+            try:
+                envelope = jsonrpc.read(request.body or b"")
+                self._hear(envelope)
+                id = NULL if request.push else envelope.id or NULL
+            except Refused as unreadable:
+                id = unreadable.id
+            if reason == RATE_LIMITED:  # as anything else that becomes of a notification, nobody is told
+                self._envelope = envelope
+            raise Refused(reason, "", id)
+
+    def _hear(self, envelope: Envelope) -> None:
+        """A method of 1.0 shows the dialect, too."""
+        if self._proxy.rules.dialect == "auto" and envelope.method in V1_METHODS and not self._request.push:
+            self._a2a = True
+
+    def _check_grants(self) -> None:
+        """Refuse what the caller may not do, before it learns whether there is such an agent."""
+        agent, inbound = self._request.agent, self._inbound
+        if is_agent_id(agent) and not self._request.identity.grants.call(agent.decode()):
+            raise Refused(FORBIDDEN, "the policy does not let you call this agent")
+        if inbound.credential is None:
+            return
+        if not inbound.credential:
+            raise Refused(FORBIDDEN, "more than one credential for the agent")
+        if self._proxy.rules.authenticated and is_same_credential(inbound.credential, inbound.token):
+            raise Refused(FORBIDDEN, "the token for the gateway is not passed on to agents")
 
     def _speaks_a2a(self) -> bool:
         """Tell the dialect as far as headers and query do (contract, introduction)."""
@@ -121,14 +166,20 @@ class Call:
         dialect = self._proxy.rules.dialect
         return inbound.version is not None if dialect == "auto" else dialect == "a2a"
 
-    def _check_gateway(self, peer: Peer) -> None:
+    def _streams_are_full(self) -> bool:
+        most = self._proxy.rules.most_streams
+        return 0 < most <= self._proxy.metrics.streams
+
+    def _check_gateway(self, envelope: Envelope, peer: Peer) -> None:
         proxy = self._proxy
         if self._inbound.via and any(proxy.via in value for value in self._inbound.via):
             raise Refused("LOOP_DETECTED", "")
         if proxy.lifecycle.refusing:
             raise Refused("GATEWAY_SHUTDOWN", "")
-        if peer.credential_missing:
+        if peer.credential_missing and self._inbound.credential is None:
             raise Refused("CREDENTIAL_MISSING", "")
+        if self._streams_are_full() and (self._request.push or envelope.method in STREAMING):
+            raise Refused("GATEWAY_OVERLOADED", _TOO_MANY_STREAMS)
         if not peer.slots.take():
             raise Refused("SERVER_BUSY", "")
         self._holding = True
@@ -139,9 +190,11 @@ class Call:
     def _forward(self, envelope: Envelope, peer: Peer) -> None:
         proxy, rules, body = self._proxy, self._proxy.rules, self._request.body or b""
         timeout = min(envelope.timeout or rules.default_timeout, rules.max_timeout)
-        line = proxy.caller_line(self._request.caller)
+        line = proxy.caller_line(self._request.identity.name)
         exchange = Exchange(
-            request_head(peer.prefix, self._inbound, envelope, line, proxy.via, self._request_id, len(body)),
+            request_head(
+                self._prefix(peer), self._inbound, envelope, line, proxy.via, self._request_id, len(body)
+            ),
             body,
             deadline=proxy.clock() + timeout,
             cap=rules.response_bytes,
@@ -152,6 +205,11 @@ class Call:
         self._exchange = exchange
         self._timeout = timeout
         peer.pool.start(exchange)
+
+    def _prefix(self, peer: Peer) -> bytes:
+        """Give the begin of the head; what the caller brings goes before what the configuration holds (6.4)."""
+        credential = self._inbound.credential
+        return peer.prefix if not credential else b"%bAuthorization: %b\r\n" % (peer.bare_prefix, credential)
 
     def _look_at_head(self, exchange: Exchange) -> None:
         """The agent's answer decides whether this is a stream, whatever the method was (contract 3.1)."""
@@ -171,12 +229,23 @@ class Call:
             failure, answer, status = exchange.failure, self._answer, exchange.status
             if failure is None or (answer is not None and outcomes.is_told_by_status(status, failure)):
                 id = self._envelope.id if self._envelope else None
+                if status in (401, 403) and self._inbound.credential and id is not None:
+                    self._pass_on_refusal(status, exchange.body, answer or Outbound())
+                    return
                 self._end_with(outcomes.of_answer(status, exchange.body, answer or Outbound(), id))
             else:
                 agent_id = self._peer.agent_id if self._peer else ""
                 self._end_with(outcomes.of_failure(failure, agent_id, self._timeout))
         except Exception:
             self._broken()
+
+    def _pass_on_refusal(self, status: int, body: bytes, answer: Outbound) -> None:
+        """The agent refuses the credential that the caller brought: that is between the two (contract 6.4)."""
+        kind = answer.content_type or b"application/json"
+        lines = b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, len(body))
+        ours = b"x-content-type-options: nosniff\r\nx-request-id: %b\r\n" % self._request_id
+        head = b"".join((lines, ours, *answer.lines, *answer.challenges))
+        self._end(Reply(status, head, body), APPLICATION_ERROR, "")
 
     # --- a stream: the call is the relay's host ---
 
@@ -185,6 +254,11 @@ class Call:
         if self._envelope is None or self._envelope.id is None:  # a notification: nobody reads the events
             self._stop_exchange()
             self._end_with(Outcome(SUCCESS, b""))
+            return
+        if self._streams_are_full():  # nobody could know that this call would become one
+            self._stop_exchange()
+            fault = replace(FAULTS["GATEWAY_OVERLOADED"], retry=UNSAFE)
+            self._end_with(outcomes.failed(fault, _TOO_MANY_STREAMS))
             return
         if not self._stream_id:
             self._stream_id = proxy.new_stream_id()
@@ -227,9 +301,9 @@ class Call:
         if peer is None or proxy.lifecycle.refusing:
             return
         body = cancellation(self._stream_id)
-        envelope, line = Envelope(None, "stream_cancel"), proxy.caller_line(self._request.caller)
+        envelope, line = Envelope(None, "stream_cancel"), proxy.caller_line(self._request.identity.name)
         inbound = Inbound(content_type=b"application/json")
-        head = request_head(peer.prefix, inbound, envelope, line, proxy.via, self._request_id, len(body))
+        head = request_head(self._prefix(peer), inbound, envelope, line, proxy.via, self._request_id, len(body))
         deadline = proxy.clock() + CANCEL_SECONDS
         exchange = Exchange(head, body, deadline=deadline, cap=CANCEL_BYTES, repeatable=False, done=lambda _: None)
         peer.pool.start(exchange)
@@ -271,13 +345,22 @@ class Call:
                 id = NULL if self._request.push else envelope.id or NULL
             body = self._error(outcome, fault, id)
             head = reply_head(len(body), self._request_id, self._answer)
-            reply = Reply(fault.http, b"%bx-gateway-error: %b\r\n" % (head, fault.reason.encode()), body)
+            head = b"%bx-gateway-error: %b\r\n%b" % (head, fault.reason.encode(), self._advice(fault))
+            reply = Reply(fault.status(self._a2a), head, body)
         self._end(reply, outcome.status, fault.reason if fault else "")
+
+    def _advice(self, fault: Fault) -> bytes:
+        """Write the header that tells a refused caller what to do."""
+        if fault.reason == UNAUTHENTICATED:
+            return b"www-authenticate: %b\r\n" % challenge(self._request.headers)
+        if fault.reason == RATE_LIMITED:
+            return b"retry-after: %b\r\n" % retry_after(self._wait)
+        return b""
 
     def _relayed(self, body: bytes) -> Reply:
         envelope, peer = self._envelope, self._peer
         if envelope is not None and peer is not None and envelope.method in CARD_GETTERS:
-            body = self._proxy.rewrite_card(body, peer.agent_id, self._request.headers)
+            body = self._proxy.rewrite_card(body, peer.agent_id, self._request)
         return Reply(200, reply_head(len(body), self._request_id, self._answer), body)
 
     def _error(self, outcome: Outcome, fault: Fault, id: bytes) -> bytes:
@@ -286,13 +369,16 @@ class Call:
             id,
             detail=outcome.detail,
             a2a=self._a2a,
-            metadata=self._named() | outcome.metadata,
+            metadata=self._named() | self._waiting() | outcome.metadata,
             foreign=outcome.foreign,
         )
 
     def _named(self) -> dict[str, str]:
         agent = self._request.agent
         return {"agentId": agent.decode()} if is_agent_id(agent) else {}
+
+    def _waiting(self) -> dict[str, str]:
+        return {"retryAfter": retry_after(self._wait).decode()} if self._wait else {}
 
     def _end(self, reply: Reply | None, status: str, reason: str) -> None:
         if reply is None:
@@ -310,6 +396,8 @@ class Call:
         proxy.metrics.call(method, status)
         if self._timeout and self._peer is not None:
             self._peer.cells.request(method, status, seconds)
+        if reason in REFUSALS:
+            self._audit(reason)
         if proxy.logs.calls:
             proxy.logs.call(
                 CallLine(
@@ -317,7 +405,7 @@ class Call:
                     level="info",
                     event="call",
                     request_id=self._request_id.decode("ascii"),
-                    caller=self._request.caller,
+                    caller=self._request.identity.name,
                     agent="" if self._peer is None else self._peer.agent_id,
                     method=method[:128],
                     outcome=status,
@@ -332,6 +420,18 @@ class Call:
                     else "",
                 )
             )
+
+    def _audit(self, reason: str) -> None:
+        request = self._request
+        self._proxy.logs.audit(
+            "call",
+            caller=request.identity.name,
+            agent=self._named().get("agentId", ""),
+            outcome="refused",
+            reason=reason,
+            client=self._proxy.gate.proxies.sent(request.headers, request.peer).client,
+            request_id=self._request_id.decode("ascii"),
+        )
 
 
 def _unknown_agent(segment: bytes) -> Refused:

@@ -7,6 +7,7 @@ gateway's own. Registration checks cards loosely, so nothing here takes a member
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 import sys
@@ -24,6 +25,7 @@ _NEVER_SERVED: Final = frozenset(
         *("supportedInterfaces", "signatures", *_LEGACY),
     }
 )
+_SCHEME: Final = "vitalgate"
 _SECURITY: Final = ("securitySchemes", "security", "securityRequirements")
 
 
@@ -32,11 +34,22 @@ _HOST: Final = re.compile(
 )
 
 
+class Security(enum.Enum):
+    """Whose security schemes a served card shows (contract 5.4)."""
+
+    NONE = "none"
+    """The agent's would mislead: callers' credentials do not reach it."""
+    AGENT = "agent"
+    """The agent's own: callers bring its credentials."""
+    GATEWAY = "gateway"
+    """The gateway's: callers must show it a token."""
+
+
 def public_base(public_url: str | None, scheme: str, hosts: Sequence[bytes]) -> str | None:
     """Give the URL under which clients reach the gateway, without a slash at its end.
 
-    X-Forwarded-* headers do not count, since anybody can send them: a gateway behind a proxy that changes the
-    host, the scheme or the path needs `server.public_url`.
+    X-Forwarded-* headers count only from `server.trusted_proxies`, since anybody can send them: scheme and host
+    come with them in mind already. A proxy that changes the path needs `server.public_url`.
 
     Args:
         public_url: `server.public_url`, which may have a path.
@@ -61,20 +74,19 @@ def address(public_base: str, agent_id: str) -> str:
 # --- the card that clients resolve ---
 
 
-def served_card(card: Mapping[str, Any], at: str, *, keep_security: bool = False) -> dict[str, Any]:
+def served_card(card: Mapping[str, Any], at: str, *, security: Security = Security.NONE) -> dict[str, Any]:
     """Write the card through which an unmodified SDK client talks to the agent by way of the gateway.
 
     Args:
         card: The card as registered.
         at: The agent's address at the gateway, see `address`.
-        keep_security: True when callers' credentials reach the agent; otherwise its schemes would mislead.
+        security: Whose security schemes it shows.
     """
     spoken = declared(card) or {V0_3: Interface("0.3.0")}
     served = {name: value for name, value in fit_card(card).items() if name not in _NEVER_SERVED}
     _complete(served, default_name=at.rpartition("/")[2])
     _state_extended_card(served, spoken)
-    if not keep_security:
-        _drop_security(served)
+    _secure(served, security, old=V0_3 in spoken, new=V1_0 in spoken)
     if V1_0 in spoken:
         served["supportedInterfaces"] = [interface.at(at) for interface in spoken.values()]
     if V0_3 in spoken:
@@ -111,6 +123,23 @@ def _state_extended_card(served: dict[str, Any], spoken: Mapping[str, Interface]
         served["supportsAuthenticatedExtendedCard"] = True
 
 
+def _secure(card: dict[str, Any], security: Security, *, old: bool, new: bool) -> None:
+    """Show the right security schemes, in the form of protocol 0.3, of 1.0, or of both at once."""
+    if security is Security.AGENT:
+        return
+    _drop_security(card)
+    if security is Security.NONE:
+        return
+    scheme: dict[str, Any] = {}
+    if old:
+        scheme |= {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+        card["security"] = [{_SCHEME: []}]
+    if new:
+        scheme["httpAuthSecurityScheme"] = {"scheme": "Bearer", "bearerFormat": "JWT"}
+        card["securityRequirements"] = [{"schemes": {_SCHEME: {"list": []}}}]
+    card["securitySchemes"] = {_SCHEME: scheme}
+
+
 def _drop_security(card: dict[str, Any]) -> None:
     for owner in (card, *objects(card.get("skills"))):
         for name in [name for name in owner if _is_one_of(name, _SECURITY)]:
@@ -124,7 +153,7 @@ def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
 # --- the extended card: an answer of the agent, rewritten on its way back ---
 
 
-def rewrite_extended_card(body: bytes, at: str, *, keep_security: bool = False) -> bytes:
+def rewrite_extended_card(body: bytes, at: str, *, security: Security = Security.NONE) -> bytes:
     """Make the card in a JSON-RPC response point at the gateway; every other byte stays as it is.
 
     The form is kept: nothing is added that the agent did not write, because a 1.0 reader may refuse 0.3
@@ -136,14 +165,14 @@ def rewrite_extended_card(body: bytes, at: str, *, keep_security: bool = False) 
         for start, end in reversed(spans):
             result = _loads(text[start:end])
             if isinstance(result, dict) and any(_is_one_of(name, tuple(_ADDRESSES)) for name in result):
-                moved = _moved(result, at, keep_security=keep_security)
+                moved = _moved(result, at, security=security)
                 text = text[:start] + dump(moved).decode() + text[end:]
     except (ValueError, RecursionError):  # not JSON that could be read: no client reads a card in it either
         return body
     return text.encode()
 
 
-def _moved(card: dict[str, Any], at: str, *, keep_security: bool) -> dict[str, Any]:
+def _moved(card: dict[str, Any], at: str, *, security: Security) -> dict[str, Any]:
     gone = ("additionalInterfaces", "signatures")
     moved = {name: value for name, value in card.items() if not _is_one_of(name, gone)}
     for name in [name for name in moved if is_other_spelling(name, _ADDRESSES)]:
@@ -151,8 +180,7 @@ def _moved(card: dict[str, Any], at: str, *, keep_security: bool) -> dict[str, A
     moved |= {name: value for name, value in (("url", at), ("preferredTransport", JSONRPC)) if name in moved}
     if "supportedInterfaces" in moved:
         moved["supportedInterfaces"] = [interface.at(at) for interface in listed(card).values()]
-    if not keep_security:
-        _drop_security(moved)
+    _secure(moved, security, old="url" in moved, new="supportedInterfaces" in moved)
     return moved
 
 

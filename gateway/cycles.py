@@ -8,6 +8,7 @@ from uvicorn._types import ASGI3Application, ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gateway.headers import Headers
+from gateway.identity import Identity
 
 
 class _NoEvent:
@@ -26,6 +27,7 @@ class Direct:
     __slots__ = (
         "disconnected",
         "headers",
+        "identity",
         "keep_alive",
         "message_event",
         "more_body",
@@ -34,8 +36,9 @@ class Direct:
         "response_started",
     )
 
-    def __init__(self, headers: Headers, keep_alive: bool) -> None:
+    def __init__(self, headers: Headers, keep_alive: bool, identity: Identity) -> None:
         self.headers = headers
+        self.identity = identity
         self.keep_alive = keep_alive
         self.pieces: list[bytes] = []
         self.more_body = True

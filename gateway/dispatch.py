@@ -7,32 +7,30 @@ Paths are judged raw, before anything decodes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from gateway import jsonrpc
 from gateway.card_protocols import V1_0, declared_protocols
 from gateway.cards import parse_card
+from gateway.cycles import Direct
 from gateway.faults import FAULTS
+from gateway.gate import ORIGIN_NOT_TRUSTED, Gate, Verdict
 from gateway.headers import Headers
-from gateway.hosts import HostCheck
-from gateway.messages import Request
-from gateway.metrics import CONTENT_TYPE, Metrics
+from gateway.identity import Identity
+from gateway.messages import Reply, Request
+from gateway.metrics import Metrics
 from gateway.protocol import Caller
+from gateway.proxies import Sent
 from gateway.proxy import Proxy
 from gateway.push import is_of_an_ended_stream, opening, wanted_task
-
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-ASGI = Callable[[Any, Any, Any], Awaitable[None]]
-
+from gateway.rest import Receive, Rest, Scope, Send, send_json, send_whole, serve_metrics, with_headers
 
 _JSON: Final = (b"content-type", b"application/json")
 _BODY_HEADERS: Final = frozenset((b"content-type", b"content-length", b"transfer-encoding"))
+#: So much of the body of a refused call is read, for its id (contract 2.1).
+REFUSED_BYTES: Final = 64 * 1024
 _PUSH: Final = re.compile(rb"/a2a/.+/stream", re.DOTALL).fullmatch
 
 
@@ -59,122 +57,132 @@ class Dispatch:
     def __init__(
         self,
         proxy: Proxy,
-        rest: ASGI,
+        rest: Rest,
         metrics: Metrics,
-        hosts: HostCheck,
+        gate: Gate,
         doors: Doors,
     ) -> None:
-        """Take the proxy, Litestar's application, and what decides between them.
+        """Take the proxy, the REST routes, and what decides between them.
 
         Args:
             proxy: Takes the calls.
             rest: Takes everything else.
             metrics: Writes `/metrics`.
-            hosts: Judges the `Host` header.
+            gate: Judges who may pass.
             doors: What is open.
         """
         self._proxy = proxy
         self._rest = rest
         self._metrics = metrics
         self._by_path = metrics.by_path
-        self._hosts = hosts
+        self._gate = gate
         self._doors = doors
         self.port = doors.port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
         if scope["type"] != "http":
-            await self._rest(scope, receive, send)
+            await self._rest.lifespan(scope, receive, send)
             return
         path: bytes = scope["raw_path"]
         doors = self._doors
         if doors.metrics_port is not None and scope["server"][1] == doors.metrics_port:
-            await self._serve_metrics(scope, path, send)
-        elif not self._hosts.allows(scope["headers"]):
+            await serve_metrics(self._metrics, scope, send)
+            return
+        sent = self._gate.sent(scope)
+        if not self._gate.allows_host(sent):
             await self._refuse_host(scope, path, send)
         elif scope["method"] == "POST" and doors.enable and (path[:5] == b"/a2a/" or path == b"/a2a"):
-            await self._call(path, scope, receive)
+            await self._call(path, sent, scope, receive)
         elif scope["method"] == "GET" and doors.enable and _PUSH(path):
-            await self._push(path[5:-7], scope, send)
+            await self._push(path[5:-7], sent, scope, send)
+        elif doors.enable or _is_own(path):
+            await self._rest(scope, sent, receive, send)
         else:
-            await self._other(scope, path, receive, send)
+            await send_json(send, 404, {"error": "not found"})
 
-    async def _push(self, segment: bytes, scope: Scope, send: Send) -> None:
+    async def _push(self, segment: bytes, sent: Sent, scope: Scope, send: Send) -> None:
         """Open a stream for a browser (contract 3.6); one that has ended is not opened again."""
         headers = [pair for pair in scope["headers"] if pair[0] not in _BODY_HEADERS]
-        if any(name == b"last-event-id" and is_of_an_ended_stream(value) for name, value in headers):
-            await send({"type": "http.response.start", "status": 204, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
+        verdict = await self._gate.judge(headers, sent)
+        if not verdict.refused and not verdict.cors and self._gate.is_foreign(headers):
+            verdict = Verdict(refused=ORIGIN_NOT_TRUSTED)
+        ended = any(name == b"last-event-id" and is_of_an_ended_stream(value) for name, value in headers)
+        if ended and not verdict.refused:
+            await send_whole(with_headers(send, verdict.cors), 204, None, b"")
             return
         stream_id, query = self._proxy.new_stream_id(), scope["query_string"]
         peer = self._proxy.peers.find(segment)
         only_v1 = peer is not None and declared_protocols(parse_card(peer.agent.card)) == {V1_0}
         body = opening(stream_id, wanted_task(query), only_v1=only_v1)
         request = Request(segment, [*headers, _JSON], query, body, push=stream_id)
-        await self._answered(scope["vitalgate.connection"], request)
+        await self._answered(scope["vitalgate.connection"], request, verdict)
 
-    async def _call(self, path: bytes, scope: Scope, receive: Receive) -> None:
+    async def _call(self, path: bytes, sent: Sent, scope: Scope, receive: Receive) -> None:
         caller: Caller = scope["vitalgate.connection"]
         headers = list(scope["headers"])
-        body = await _read_body(headers, receive, self._doors.max_request_bytes)
-        await self._answered(caller, Request(_segment(path), headers, scope["query_string"], body))
+        verdict = await self._gate.judge(headers, sent)
+        limit = self._doors.max_request_bytes
+        body = await _read_body(headers, receive, min(limit, REFUSED_BYTES) if verdict.refused else limit)
+        await self._answered(caller, Request(_segment(path), headers, scope["query_string"], body), verdict)
 
-    async def _answered(self, caller: Caller, request: Request) -> None:
+    async def _answered(self, caller: Caller, request: Request, verdict: Verdict) -> None:
         """Wait until the answer is complete, or the caller is gone; it may have gone before this task began."""
         if caller.lost:
             return
         self._by_path["asgi"] += 1
         done = caller.done = caller.loop.create_future()
-        self._begin(caller, request)
+        request.identity, request.refused = verdict.identity, verdict.refused
+        self._begin(caller, request, _telling(caller.deliver, verdict.cors) if verdict.cors else caller.deliver)
         await done
 
-    def _begin(self, caller: Caller, request: Request) -> None:
-        call = self._proxy.call(request, caller.deliver)
+    def _begin(self, caller: Caller, request: Request, deliver: Callable[[Reply | None], None]) -> None:
+        request.peer = caller.client[0] if caller.client else ""
+        call = self._proxy.call(request, deliver)
         if not call.ended:
             caller.on_lost = call.cancel
 
     # The door: the same without ASGI
 
-    def admits(self, url: bytes, fields: dict[bytes, bytes]) -> bool:
-        """Tell whether a POST with this target and these headers may skip ASGI."""
+    def admits(self, caller: Caller, url: bytes, headers: Headers, fields: dict[bytes, bytes]) -> Identity | None:
+        """Give who calls, if a POST with this target and these headers may skip ASGI."""
         length = fields.get(b"content-length", b"")
-        return (
+        if (
             self._doors.enable
             and length.isdigit()
             and int(length) <= self._doors.max_request_bytes
             and b"#" not in url
-            and self._hosts.allows_host(fields.get(b"host", b""))
-        )
+        ):
+            return self._gate.direct(headers, fields, caller.client[0] if caller.client else "")
+        return None
 
-    def call(self, caller: Caller, url: bytes, headers: Headers, body: bytes) -> None:
+    def call(self, caller: Caller, url: bytes, direct: Direct) -> None:
         """Take a complete call."""
         self._by_path["direct"] += 1
         path, _, query = url.partition(b"?")
-        self._begin(caller, Request(_segment(path), headers, query, body))
-
-    async def _other(self, scope: Scope, path: bytes, receive: Receive, send: Send) -> None:
-        if path == b"/metrics" and self._doors.metrics_port is None:
-            await self._serve_metrics(scope, path, send)
-        elif b"%" in path or b"//" in path or not (self._doors.enable or _is_own(path)):
-            await _send_json(send, 404, {"error": "not found"})
-        else:
-            await self._rest(scope, receive, send)
-
-    async def _serve_metrics(self, scope: Scope, path: bytes, send: Send) -> None:
-        if path != b"/metrics":
-            await _send_json(send, 404, {"error": "not found"})
-        elif scope["method"] not in ("GET", "HEAD"):
-            await _send_json(send, 405, {"error": "method not allowed"}, (b"allow", b"GET, HEAD"))
-        else:
-            await _send(send, 200, CONTENT_TYPE.encode(), await self._metrics.page())
+        body = b"".join(direct.pieces)
+        request = Request(_segment(path), direct.headers, query, body, direct.identity)
+        self._begin(caller, request, caller.deliver)
 
     async def _refuse_host(self, scope: Scope, path: bytes, send: Send) -> None:
         fault = FAULTS["HOST_NOT_ALLOWED"]
         if scope["method"] == "POST" and path[:4] == b"/a2a":
             gateway_error = (b"x-gateway-error", fault.reason.encode())
-            await _send(send, 421, b"application/json", jsonrpc.error(fault, jsonrpc.NULL), gateway_error)
+            await send_whole(send, 421, b"application/json", jsonrpc.error(fault, jsonrpc.NULL), gateway_error)
         else:
-            await _send_json(send, 421, {"error": "host not allowed: set server.allowed_hosts"})
+            await send_json(send, 421, {"error": "host not allowed: set server.allowed_hosts"})
+
+
+def _telling(deliver: Callable[[Reply | None], None], cors: Headers) -> Callable[[Reply | None], None]:
+    """Let the page that called read the answer."""
+    lines = b"".join(b"%b: %b\r\n" % line for line in cors)
+
+    def told(reply: Reply | None) -> None:
+        if reply is not None:
+            reply.head += lines
+        deliver(reply)
+
+    return told
 
 
 def _is_own(path: bytes) -> bool:
@@ -206,14 +214,3 @@ async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit
             size += len(pieces[-1])
         body = b"".join(pieces)
     return body if len(body) <= limit else None
-
-
-async def _send(send: Send, status: int, content_type: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    length = (b"content-length", b"%d" % len(body))
-    start = {"status": status, "headers": [(b"content-type", content_type), length, *headers]}
-    await send({"type": "http.response.start", **start})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _send_json(send: Send, status: int, body: dict[str, str], *headers: tuple[bytes, bytes]) -> None:
-    await _send(send, status, b"application/json", msgspec.json.encode(body), *headers)

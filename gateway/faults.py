@@ -26,6 +26,7 @@ class Fault:
         executed: True when the agent has provably processed the call.
         retry: safe, unsafe or no.
         http: Status of the HTTP answer.
+        a2a_http: The same in the A2A dialect, where it differs.
     """
 
     reason: str
@@ -35,6 +36,11 @@ class Fault:
     executed: bool = False
     retry: str = NO
     http: int = 200
+    a2a_http: int = 0
+
+    def status(self, a2a: bool) -> int:
+        """Give the status of the HTTP answer: clients of the A2A dialect act on it."""
+        return (a2a and self.a2a_http) or self.http
 
     @property
     def a2a_code(self) -> int:
@@ -43,6 +49,11 @@ class Fault:
 
 
 _TABLE: Final = (
+    # At the gate (contract 2.6, 6)
+    Fault("UNAUTHENTICATED", -32010, "invalid token", PROTOCOL, a2a_http=401),
+    Fault("FORBIDDEN", -32010, "forbidden: {}", PROTOCOL, a2a_http=403),
+    Fault("ORIGIN_NOT_TRUSTED", -32010, "origin not trusted", PROTOCOL, http=403),
+    Fault("RATE_LIMITED", -32003, "rate limit exceeded", TRANSPORT, retry=SAFE),
     # The caller's faults (contract 2.1)
     Fault("HOST_NOT_ALLOWED", -32600, "host not allowed", PROTOCOL, http=421),
     Fault("CONTENT_TYPE", -32700, "content type must be application/json", PROTOCOL),

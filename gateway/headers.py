@@ -29,6 +29,7 @@ CONNECTION, VIA, REQUEST_ID, VERSION, CONTENT_TYPE, RETRY_AFTER, TRACEPARENT, ST
     8,
     9,
 )
+AGENT_CREDENTIAL, TOKEN, CHALLENGE = 10, 11, 12
 
 _LEARNED_LIMIT: Final = 1024
 
@@ -62,6 +63,11 @@ _SPECIAL_BACK: Final = {
     b"connection": CONNECTION,
     b"content-type": CONTENT_TYPE,
     b"retry-after": RETRY_AFTER,
+    b"www-authenticate": CHALLENGE,
+}
+_CREDENTIALS: Final[dict[bytes, int]] = {
+    b"x-agent-authorization": AGENT_CREDENTIAL,
+    b"authorization": TOKEN,
 }
 #: What a `Connection` header usually says: nothing is named that would have to be dropped.
 _PLAIN_CONNECTION: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close"))
@@ -93,6 +99,8 @@ class Inbound(msgspec.Struct, gc=False):
         via: The values of Via, in order.
         traceparent: The caller's W3C trace context, for the log.
         envelope: Whether the caller wants every event in KubeMQ's envelope (contract 3.4).
+        credential: What the caller brings for the agent (contract 6.4); empty: more than one, and so none.
+        token: What the caller shows to the gateway, where callers may bring credentials.
     """
 
     lines: list[bytes] = []
@@ -102,15 +110,26 @@ class Inbound(msgspec.Struct, gc=False):
     via: list[bytes] = []
     traceparent: bytes = b""
     envelope: bool = False
+    credential: bytes | None = None
+    token: bytes = b""
 
 
 class RequestHeaders:
     """Decides about the headers of requests (contract 2.2)."""
 
-    def __init__(self, also: Iterable[str] = ()) -> None:
-        """Take further names to forward (`a2a.forward_headers`); the never-rows cannot be overridden."""
+    def __init__(
+        self, also: Iterable[str] = (), *, credentials: bool = False, authenticated: bool = False
+    ) -> None:
+        """Decide what to read.
+
+        Args:
+            also: Further names to forward (`a2a.forward_headers`); the never-rows cannot be overridden.
+            credentials: Callers may bring credentials for agents (`upstream.caller_credentials`).
+            authenticated: `Authorization` is for the gateway; otherwise it is such a credential, too.
+        """
         self._also = frozenset(name.lower().encode() for name in also)
-        self._table = _Learning(_SPECIAL, self._judge)
+        self._token_is_credential = credentials and not authenticated
+        self._table = _Learning(_SPECIAL | (_CREDENTIALS if credentials else {}), self._judge)
 
     def _judge(self, name: bytes) -> int:
         if name in _NEVER or b"_" in name or name.startswith((b"proxy-", b"x-forwarded-")):
@@ -130,7 +149,11 @@ class RequestHeaders:
                 lines.append(b"%b: %b\r\n" % (name, value))
             elif verdict != DROP:
                 self._special(verdict, value, inbound, named)
-        return _without(inbound, named) if named else inbound
+        if named:
+            _without(inbound, named)
+        if self._token_is_credential and inbound.credential is None and inbound.token:
+            inbound.credential = inbound.token
+        return inbound
 
     def _special(self, verdict: int, value: bytes, inbound: Inbound, named: set[bytes]) -> None:
         if verdict == CONTENT_TYPE:
@@ -145,6 +168,10 @@ class RequestHeaders:
         elif verdict == TRACEPARENT:
             inbound.traceparent = value
             inbound.lines.append(b"traceparent: %b\r\n" % value)
+        elif verdict == AGENT_CREDENTIAL:
+            inbound.credential = value if inbound.credential is None else b""
+        elif verdict == TOKEN:
+            inbound.token = value
         elif verdict == STREAM_FORMAT:
             inbound.envelope = value.strip().lower() == b"envelope"
         elif value not in _PLAIN_CONNECTION:
@@ -155,11 +182,14 @@ def _tokens(value: bytes) -> set[bytes]:
     return {token.strip().lower() for token in value.split(b",")}
 
 
-def _without(inbound: Inbound, named: set[bytes]) -> Inbound:
+def _without(inbound: Inbound, named: set[bytes]) -> None:
     inbound.lines = _not_named(inbound.lines, named)
     if b"a2a-version" in named:
         inbound.version = None
-    return inbound
+    if b"x-agent-authorization" in named:
+        inbound.credential = None
+    if b"authorization" in named:
+        inbound.token = b""
 
 
 def _not_named(lines: list[bytes], named: set[bytes]) -> list[bytes]:
@@ -176,11 +206,21 @@ _back = _Learning(_SPECIAL_BACK, _judge_back)
 
 
 class Outbound(msgspec.Struct, gc=False):
-    """What an agent's headers say: the lines that go back to the caller, the kind of its body, Retry-After."""
+    """What an agent's headers say.
+
+    Attributes:
+        lines: What goes back to the caller.
+        kind: The media type of the body.
+        retry_after: Its Retry-After.
+        content_type: Its Content-Type as it came.
+        challenges: Its WWW-Authenticate lines, which go back only to a caller who brought the credential.
+    """
 
     lines: list[bytes] = []
     kind: bytes = b""
     retry_after: bytes | None = None
+    content_type: bytes = b""
+    challenges: list[bytes] = []
 
 
 def read_answer(headers: Headers) -> Outbound:
@@ -191,15 +231,23 @@ def read_answer(headers: Headers) -> Outbound:
         verdict = _back[name]
         if verdict == CONTENT_TYPE:
             outbound.kind = media_type(value)
+            outbound.content_type = value
         elif verdict in _PASSED:
             outbound.lines.append(b"%b: %b\r\n" % (name, value))
             if verdict == RETRY_AFTER:
                 outbound.retry_after = value
+        elif verdict == CHALLENGE:
+            outbound.challenges.append(b"www-authenticate: %b\r\n" % value)
         elif verdict == CONNECTION and value not in _PLAIN_CONNECTION:
             named |= _tokens(value)
     if named:
         outbound.lines = _not_named(outbound.lines, named)
     return outbound
+
+
+def is_same_credential(one: bytes, other: bytes) -> bool:
+    """Tell whether two `Authorization` values hold the same secret, whatever they call it."""
+    return one.rpartition(b" ")[2] == other.rpartition(b" ")[2]
 
 
 def is_json(content_type: bytes | None) -> bool:

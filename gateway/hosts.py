@@ -48,15 +48,6 @@ class HostCheck:
         self._allowed = {bind_host.lower().strip("[]"), *allowed, *([public] if public else [])}
         self._known: dict[bytes, bool] = {}
 
-    def allows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Tell whether a request with these headers may be served."""
-        if not self._active:
-            return True
-        for name, value in headers:
-            if name == b"host":
-                return self.allows_host(value)
-        return False
-
     def allows_host(self, value: bytes) -> bool:
         """Tell whether a request with this `Host` may be served."""
         return not self._active or self.vouches_for(value)

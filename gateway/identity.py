@@ -15,6 +15,14 @@ def _always(_agent_id: str) -> bool:
     return True
 
 
+class InvalidTokenError(Exception):
+    """There is no token, or none that is good."""
+
+
+class UnknownKeyError(InvalidTokenError):
+    """The token names a key that we do not have, or none of ours fits: a fresh set of keys may help."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grants:
     """What a caller may do. Without a policy: everything, but act on agents of others.

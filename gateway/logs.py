@@ -201,6 +201,33 @@ class Logs:
             text = as_json(msgspec.structs.asdict(line))
         self._writer.write(text)
 
+    def audit(
+        self,
+        action: str,
+        *,
+        caller: str,
+        agent: str,
+        outcome: str,
+        reason: str = "",
+        client: str = "",
+        request_id: str = "",
+    ) -> None:
+        """Log who has done what to which agent, or was kept from it; whatever `log.level` says (contract 8).
+
+        Args:
+            action: register, deregister, call, or the method and route of another request.
+            caller: The principal.
+            agent: The agent's id, if it is well formed.
+            outcome: ok, refused, invalid, failed.
+            reason: Why not.
+            client: Address of the sender.
+            request_id: The request.
+        """
+        given = {"reason": reason, "client": client, "request_id": request_id}
+        fields = {"action": action, "caller": caller, "agent": agent, "outcome": outcome}
+        fields |= {name: value for name, value in given.items() if value}
+        self._writer.write(self._form({"time": now(), "level": "info", "event": "audit", **fields}))
+
     def close(self) -> None:
         """Write what is queued and take the handlers off again."""
         for name in _OURS + _FOREIGN:

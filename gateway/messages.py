@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gateway.headers import Headers
+from gateway.identity import ANONYMOUS, Identity
 from gateway.relay import Relay
 
 
@@ -16,7 +17,9 @@ class Request(msgspec.Struct, gc=False):
         headers: Names in lower case, in order.
         query: The raw query string.
         body: The whole body; None if it was larger than `a2a.max_request_bytes`.
-        caller: The caller's identity.
+        identity: Who calls.
+        peer: Address of whoever is connected.
+        refused: Reason why the gate does not let the call pass; the body is then read for its id only.
         push: Id of the stream that a GET asked for (contract 3.6): the gateway made the body itself.
     """
 
@@ -24,7 +27,9 @@ class Request(msgspec.Struct, gc=False):
     headers: Headers
     query: bytes
     body: bytes | None
-    caller: str = "anonymous"
+    identity: Identity = ANONYMOUS
+    peer: str = ""
+    refused: str = ""
     push: bytes = b""
 
 

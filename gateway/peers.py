@@ -19,15 +19,18 @@ _AGENT_ID: Final = re.compile(rb"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]").fullmatch
 class Peer:
     """What the gateway keeps for one registered agent between calls."""
 
-    __slots__ = ("agent", "agent_id", "cells", "credential_missing", "pool", "prefix", "slots")
+    __slots__ = ("agent", "agent_id", "bare_prefix", "cells", "credential_missing", "pool", "prefix", "slots")
 
-    def __init__(self, agent: Agent, pool: Pool, slots: Slots, cells: Cells, prefix: bytes) -> None:
+    def __init__(
+        self, agent: Agent, pool: Pool, slots: Slots, cells: Cells, bare_prefix: bytes, credential: bytes
+    ) -> None:
         self.agent = agent
         self.agent_id = agent.agent_id
         self.pool = pool
         self.slots = slots
         self.cells = cells
-        self.prefix = prefix
+        self.bare_prefix = bare_prefix
+        self.prefix = bare_prefix + credential
         self.credential_missing = False
 
 
@@ -79,23 +82,24 @@ class Peers:
     def _remember(self, segment: bytes, agent: Agent, known: Peer | None) -> Peer:
         pool = self._upstream.pool(agent.location)
         slots = Slots(self._concurrency) if known is None else known.slots
-        peer = Peer(agent, pool, slots, self._metrics.cells(agent.agent_id), self._prefix(agent, pool))
-        peer.credential_missing = self._credentials.get(agent.agent_id, "") is None
+        token = self._credentials.get(agent.agent_id, "")
+        credential = b"Authorization: Bearer " + token.encode() + b"\r\n" if token else b""
+        cells = self._metrics.cells(agent.agent_id)
+        peer = Peer(agent, pool, slots, cells, self._prefix(pool), credential)
+        peer.credential_missing = token is None
         self._peers[segment] = peer
         if known is not None:
             known.pool.close()
         return peer
 
-    def _prefix(self, agent: Agent, pool: Pool) -> bytes:
-        """Write the part of a request head that is the same for every call to the agent."""
-        token = self._credentials.get(agent.agent_id)
+    def _prefix(self, pool: Pool) -> bytes:
+        """Write the part of a request head that is the same for every call to the agent, but its credential."""
         return b"".join(
             (
                 b"POST " + pool.target + b" HTTP/1.1\r\n",
                 b"Host: " + pool.authority + b"\r\n",
                 b"User-Agent: " + self._user_agent + b"\r\n",
                 b"Accept-Encoding: identity\r\n",
-                b"" if token is None else b"Authorization: Bearer " + token.encode() + b"\r\n",
             )
         )
 

@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 from gateway.answering import Answering, ServerLimits
 from gateway.cycles import CloseDelimited, Cycle, Direct
 from gateway.headers import Headers
+from gateway.identity import Identity
 from gateway.lifecycle import Lifecycle
 
 MAX_HEADERS = 100
@@ -54,10 +55,10 @@ class Door(Protocol):
     port: int
     """The API listener's; connections to the metrics listener have no door."""
 
-    def admits(self, url: bytes, fields: dict[bytes, bytes]) -> bool:
-        """Tell whether a POST with this target and these headers may skip ASGI."""
+    def admits(self, caller: Caller, url: bytes, headers: Headers, fields: dict[bytes, bytes]) -> Identity | None:
+        """Give who calls, if a POST with this target and these headers may skip ASGI."""
 
-    def call(self, caller: Caller, url: bytes, headers: Headers, body: bytes) -> None:
+    def call(self, caller: Caller, url: bytes, direct: Direct) -> None:
         """Take a complete call; the answer goes to `caller.deliver`."""
 
 
@@ -149,10 +150,12 @@ class Caller(Answering):
         version = self.parser.get_http_version()
         fields = dict(self.headers)
         self._check_head(version, fields)
-        if self._is_direct(version, fields):
+        identity = self._known_caller(version, fields)
+        if identity is not None:
             self.stage = _BODY
             self.unparsed = 0
-            self.direct = Direct(self.headers, self.parser.should_keep_alive() and self.lifecycle.ready)
+            keep_alive = self.parser.should_keep_alive() and self.lifecycle.ready
+            self.direct = Direct(self.headers, keep_alive, identity)
             self.cycle = cast(RequestResponseCycle, self.direct)
             return
         self.direct = None
@@ -193,22 +196,23 @@ class Caller(Answering):
         self.unparsed = 0
         self.cycle.more_body = False
         if self.direct is not None and self.door is not None:
-            self.door.call(self, self.url, self.direct.headers, b"".join(self.direct.pieces))
+            self.door.call(self, self.url, self.direct)
             return
         self.cycle.message_event.set()
         self.flow.resume_reading()  # there is no more to hold back, and who does not read sees nobody leave
 
-    def _is_direct(self, version: str, fields: dict[bytes, bytes]) -> bool:
-        """Tell whether the request is a plain call, which needs neither scope nor task."""
-        return (
+    def _known_caller(self, version: str, fields: dict[bytes, bytes]) -> Identity | None:
+        """Give who calls, if the request is a plain call, which needs neither scope nor task."""
+        if (
             self.door is not None
             and self.url.startswith(b"/a2a/")
             and self.parser.get_method() == b"POST"
             and version == "1.1"
             and b"transfer-encoding" not in fields
             and b"expect" not in fields
-            and self.door.admits(self.url, fields)
-        )
+        ):
+            return self.door.admits(self, self.url, self.headers, fields)
+        return None
 
     # The end of a response, of a wait, of a connection
 

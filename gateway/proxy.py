@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.call import Call
-from gateway.headers import Headers, RequestHeaders
+from gateway.gate import Gate
+from gateway.headers import RequestHeaders
 from gateway.lifecycle import Lifecycle
 from gateway.logs import Logs
 from gateway.messages import Reply, Request
@@ -30,6 +31,9 @@ class Rules:
     dialect: str
     streams: Terms
     forward_headers: tuple[str, ...] = ()
+    most_streams: int = 0  # 0: any number
+    caller_credentials: bool = False
+    authenticated: bool = False
 
 
 class Proxy:
@@ -46,7 +50,8 @@ class Proxy:
         instance: str,
         loop: AbstractEventLoop,
         caller_line: Callable[[str], bytes],
-        rewrite_card: Callable[[bytes, str, Headers], bytes],
+        rewrite_card: Callable[[bytes, str, Request], bytes],
+        gate: Gate,
     ) -> None:
         """Take the collaborators.
 
@@ -59,19 +64,23 @@ class Proxy:
             instance: Name of this process, for `Via` and request ids.
             loop: The event loop, for its clock and timers.
             caller_line: Writes the identity of a caller as a header line.
-            rewrite_card: (response, agent id, the caller's headers) → the response with the gateway's
-                addresses (contract 5.4).
+            rewrite_card: (response, agent id, the request) → the response with the gateway's addresses
+                (contract 5.4).
+            gate: Counts requests, and tells where they come from.
         """
         self.peers = peers
         self.metrics = metrics
         self.logs = logs
         self.lifecycle = lifecycle
         self.rules = rules
-        self.headers = RequestHeaders(rules.forward_headers)
+        self.headers = RequestHeaders(
+            rules.forward_headers, credentials=rules.caller_credentials, authenticated=rules.authenticated
+        )
         self.loop = loop
         self.clock = loop.time
         self.caller_line = caller_line
         self.rewrite_card = rewrite_card
+        self.gate = gate
         self.via = f"1.1 vitalgate-{instance}".encode()
         self._instance = instance.encode()
         self._made = 0

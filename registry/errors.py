@@ -31,10 +31,10 @@ class TooLarge(Invalid):
 
 
 class Forbidden(RegistryError):
-    """The agent belongs to another principal."""
+    """The agent belongs to another principal, or this one may not have it."""
 
-    def __init__(self) -> None:
-        super().__init__("the agent belongs to another principal")
+    def __init__(self, why: str = "the agent belongs to another principal") -> None:
+        super().__init__(why)
 
 
 class Full(RegistryError):

@@ -39,6 +39,15 @@ _STATUSES: dict[type[BaseException], str] = {
 _log = logging.getLogger(__name__)
 
 
+def _anything(_agent_id: str) -> bool:
+    return True
+
+
+def _check(may: Callable[[str], bool], agent_id: str) -> None:
+    if not may(agent_id):
+        raise Forbidden("not allowed to register this agent")
+
+
 class Registry:
     """Registered agents. Use it from one event loop, between `start` and `close`."""
 
@@ -155,20 +164,31 @@ class Registry:
 
     # -- writing
 
-    async def register(self, document: bytes, principal: str | None) -> Registration:
+    async def register(
+        self, document: bytes, principal: str | None, *, may: Callable[[str], bool] = _anything
+    ) -> Registration:
         """Registers the card in the document, or replaces a live agent of the same principal (contract 5.1).
 
+        Args:
+            document: the card.
+            principal: who registers; None without authentication.
+            may: tells whether the principal may have an agent with this id.
+
         Raises:
-            Invalid: names every violation. Forbidden: another principal owns the id. Full: `max_agents`.
+            Invalid: names every violation. Full: `max_agents`.
+            Forbidden: another principal owns the id, or it may not have it.
             StoreUnavailable: nothing was changed; send again later.
         """
         with self._counted("register"):
             agent = read_card(
                 document, owner=principal, registered_at=self._timestamp(), check_url=self._check_url
             )
+            _check(may, agent.agent_id)
             return await self._stored(lambda: self._store.put(agent, self._ttl, self._max_agents))
 
-    async def heartbeat(self, agent_id: str, principal: str | None) -> Lease:
+    async def heartbeat(
+        self, agent_id: str, principal: str | None, *, may: Callable[[str], bool] = _anything
+    ) -> Lease:
         """Gives a live agent a new lease (contract 5.2).
 
         Raises:
@@ -176,12 +196,15 @@ class Registry:
             StoreUnavailable: the lease stands as it was, and does not end before the store is back.
         """
         with self._counted("heartbeat"):
+            _check(may, agent_id)
             lease = await self._stored(lambda: self._store.renew(agent_id, self._ttl, principal))
             if lease is None:
                 raise NotFound
             return lease
 
-    async def deregister(self, agent_id: str, principal: str | None) -> None:
+    async def deregister(
+        self, agent_id: str, principal: str | None, *, may: Callable[[str], bool] = _anything
+    ) -> None:
         """Takes a live agent out (contract 5.2).
 
         Raises:
@@ -189,6 +212,7 @@ class Registry:
             StoreUnavailable: it is still there.
         """
         with self._counted("deregister"):
+            _check(may, agent_id)
             if not await self._stored(lambda: self._store.remove(agent_id, principal)):
                 raise NotFound
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gateway import cards
 from gateway.card_protocols import V0_3, V1_0, declared_protocols
-from gateway.cards import served_card
+from gateway.cards import Security, served_card
 
 G = "https://gw.example/a2a/echo-01"
 HOME = "http://10.0.0.5:9001/rpc"
@@ -240,7 +240,7 @@ def test_everything_else_stays() -> None:
 
 def test_security_stays_when_callers_credentials_reach_the_agent() -> None:
     """Contract 5.4: the agent's own schemes and requirements."""
-    served = served_card(RICH, G, keep_security=True)
+    served = served_card(RICH, G, security=Security.AGENT)
     for name in ("securitySchemes", "security", "securityRequirements"):
         assert served[name] == RICH[name]
     assert served["skills"][0]["security"] == [{"key": []}]
@@ -443,7 +443,7 @@ def test_security_in_an_extended_card_follows_the_same_rule() -> None:
     """Contract 5.4: a client takes over the extended card, and its schemes with it."""
     result = {"url": HOME, "security": [{"k": []}], "skills": [{"id": "a", "security": [{"k": []}]}, None]}
     assert rewrite(result) == {"url": G, "skills": [{"id": "a"}, None]}
-    assert rewrite(result, keep_security=True) == result | {"url": G}
+    assert rewrite(result, security=Security.AGENT) == result | {"url": G}
 
 
 def test_every_other_byte_of_the_response_stays() -> None:

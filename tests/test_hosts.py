@@ -8,7 +8,7 @@ from gateway.hosts import HostCheck
 
 
 def allows(check: HostCheck, host: str) -> bool:
-    return check.allows([(b"accept", b"*/*"), (b"host", host.encode())])
+    return check.allows_host(host.encode())
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,12 @@ def test_on_other_addresses_there_is_no_check_unless_hosts_are_listed() -> None:
     assert allows(listed, "10.1.2.3:9090")
     assert allows(listed, "localhost")
     assert not allows(listed, "anything.example")
+
+
+def test_with_authentication_loopback_needs_no_check() -> None:
+    """A page of a stranger has no token."""
+    assert allows(HostCheck("127.0.0.1", [], None, authenticated=True), "gateway.internal")
+    assert not allows(HostCheck("127.0.0.1", ["a"], None, authenticated=True), "gateway.internal")
 
 
 def test_verdicts_are_remembered_up_to_a_bound() -> None:

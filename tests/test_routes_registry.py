@@ -15,6 +15,7 @@ import httpx
 import pytest
 from litestar import Litestar
 
+from gateway.identity import Identity
 from gateway.lifecycle import Lifecycle
 from gateway.routes import ERROR_HANDLERS
 from gateway.routes.own import openapi_config
@@ -86,7 +87,7 @@ async def running(url: str = "memory://", **options: Any) -> AsyncIterator[Gatew
         """Stands for authentication: the principal is whoever the header names."""
         for name, value in scope.get("headers", ()):
             if name == b"x-principal":
-                scope["vitalgate.principal"] = value.decode()
+                scope["vitalgate.identity"] = Identity(value.decode(), value.decode())
         await rest(scope, receive, send)
 
     listener, lifecycle = bind("127.0.0.1", 0), Lifecycle()

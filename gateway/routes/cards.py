@@ -39,12 +39,12 @@ class CardTerms:
     Attributes:
         public_url: `server.public_url`; without it the request's scheme and host count.
         view: `a2a.agent_card`, the form served where the request asks for none.
-        keep_security: True when callers' credentials reach the agents.
+        security: Whose security schemes the served cards show.
     """
 
     public_url: str | None = None
     view: View = "gateway"
-    keep_security: bool = False
+    security: cards.Security = cards.Security.NONE
 
     def base(self, request: AnyRequest) -> str:
         """Give the public base URL, or refuse a request that leaves none to give."""
@@ -65,7 +65,7 @@ class CardTerms:
         card = cards.served_card(
             cards.parse_card(agent.card),
             cards.address(base, agent.agent_id),
-            keep_security=self.keep_security,
+            security=self.security,
         )
         return cards.dump(card)
 

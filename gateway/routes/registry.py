@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 from urllib.parse import parse_qs
 
 import msgspec
@@ -14,13 +15,14 @@ from litestar.enums import HttpMethod, MediaType
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
+from gateway.identity import ANONYMOUS, Identity
 from gateway.monitor import Monitor
 from gateway.routes import problem
 from gateway.routes import registry_schema as schema
 from gateway.routes.health import summary_of
 from healthcheck.model import Status
 from registry.agent import Registration
-from registry.card import MAX_CARD_BYTES
+from registry.card import MAX_CARD_BYTES, read_agent_id
 from registry.errors import (
     Forbidden,
     Full,
@@ -51,19 +53,37 @@ _STATUSES: Final[dict[type[RegistryError], int]] = {
     Full: 409,
     StoreUnavailable: 503,
 }
+_OUTCOMES: Final[dict[type[BaseException], str]] = {
+    Invalid: "invalid",
+    Forbidden: "refused",
+    RegistryError: "failed",
+}
 
 
-def registry_routes(registry: Registry, monitor: Monitor | None = None) -> list[Router]:
+class Audit(Protocol):
+    """Takes note of who did what; see `Logs.audit`."""
+
+    def __call__(
+        self, action: str, *, caller: str, agent: str, outcome: str, reason: str = "", client: str = ""
+    ) -> None:
+        """Write a line."""
+
+
+def _nowhere(action: str, **_: str) -> None:
+    pass
+
+
+def registry_routes(registry: Registry, monitor: Monitor | None = None, audit: Audit = _nowhere) -> list[Router]:
     """Make the handlers of the registry's six routes.
 
     With a monitor, what GET shows has a member `health` (contract 5.2).
-    The caller's identity is `scope["vitalgate.principal"]`, a string, where authentication has put one.
+    The caller is `scope["vitalgate.identity"]`, an `Identity`, where the gate has put one.
     """
-    handlers = [*_writing(registry), *_reading(registry, monitor), *_removing(registry)]
+    handlers = [*_writing(registry, audit), *_reading(registry, monitor), *_removing(registry, audit)]
     return [Router("/agents", route_handlers=handlers, exception_handlers=dict.fromkeys(_STATUSES, _refusal))]
 
 
-def _writing(registry: Registry) -> list[HTTPRouteHandler]:
+def _writing(registry: Registry, audit: Audit) -> list[HTTPRouteHandler]:
     @post(
         "/register",
         status_code=200,
@@ -71,7 +91,9 @@ def _writing(registry: Registry) -> list[HTTPRouteHandler]:
         operation_class=schema.described(schema.REGISTERED, [400, 403, 409, 413, 503], body=schema.CARD),
     )
     async def register(request: AnyRequest) -> Response[bytes]:
-        found = await registry.register(await _read_body(request), _principal(request))
+        caller, body = _caller(request), await _read_body(request)
+        with _audited(audit, request, "register", _id_in(body)):
+            found = await registry.register(body, caller.owner, may=caller.grants.register)
         return _json(found.document())
 
     @post(
@@ -82,8 +104,9 @@ def _writing(registry: Registry) -> list[HTTPRouteHandler]:
     )
     async def heartbeat(request: AnyRequest) -> Response[dict[str, Any]]:
         agent_id = registry.read_agent_id("heartbeat", await _read_body(request))
+        caller = _caller(request)
         try:
-            lease = await registry.heartbeat(agent_id, _principal(request))
+            lease = await registry.heartbeat(agent_id, caller.owner, may=caller.grants.register)
         except NotFound as error:
             return problem(400, str(error))
         answer = {"agent_id": agent_id, "last_seen": lease.last_seen, "ttl_seconds": lease.ttl_seconds}
@@ -97,7 +120,7 @@ def _writing(registry: Registry) -> list[HTTPRouteHandler]:
     )
     async def deregister(request: AnyRequest) -> dict[str, bool]:
         agent_id = registry.read_agent_id("deregister", await _read_body(request))
-        await registry.deregister(agent_id, _principal(request))
+        await _deregister(registry, audit, request, agent_id)
         return {"ok": True}
 
     return [register, heartbeat, deregister]
@@ -141,15 +164,46 @@ def _reading(registry: Registry, monitor: Monitor | None) -> list[HTTPRouteHandl
     return [listing, by_id(agent), by_action(agent)]
 
 
-def _removing(registry: Registry) -> list[HTTPRouteHandler]:
+def _removing(registry: Registry, audit: Audit) -> list[HTTPRouteHandler]:
     async def remove(request: AnyRequest) -> dict[str, bool]:
-        await registry.deregister(_agent_id(request), _principal(request))
+        await _deregister(registry, audit, request, _agent_id(request))
         return {"ok": True}
 
     operation = schema.described(schema.DONE, [403, 404, 503], parameters=(schema.ID_IN_PATH,))
     by_id = delete("/{agent_id:str}", status_code=200, summary="Take an agent out", operation_class=operation)
     by_action = delete(_ACTIONS, status_code=200, include_in_schema=False)
     return [by_id(remove), by_action(remove)]
+
+
+async def _deregister(registry: Registry, audit: Audit, request: AnyRequest, agent_id: str) -> None:
+    """Take an agent out; whoever administers does it in its owner's name."""
+    caller = _caller(request)
+    owner, may = caller.owner, caller.grants.register
+    if caller.grants.administer:
+        found = registry.get(agent_id)
+        owner, may = (owner if found is None else found.agent.owner), _any
+    with _audited(audit, request, "deregister", agent_id):
+        await registry.deregister(agent_id, owner, may=may)
+
+
+def _any(_agent_id: str) -> bool:
+    return True
+
+
+@contextmanager
+def _audited(audit: Audit, request: AnyRequest, action: str, agent_id: str) -> Iterator[None]:
+    """Note what becomes of an operation."""
+    outcome, reason = "failed", ""
+    try:
+        yield
+        outcome = "ok"
+    except RegistryError as error:
+        outcome = next(_OUTCOMES[kind] for kind in type(error).__mro__ if kind in _OUTCOMES)
+        reason = str(error)
+        raise
+    finally:
+        client = str(request.scope.get("vitalgate.client", ""))
+        audit(action, caller=_caller(request).name, agent=agent_id, outcome=outcome, reason=reason, client=client)
 
 
 # -- reading requests
@@ -212,8 +266,16 @@ def _agent_id(request: AnyRequest) -> str:
     return found[1].decode("ascii")
 
 
-def _principal(request: AnyRequest) -> str | None:
-    return cast("str | None", request.scope.get("vitalgate.principal"))
+def _caller(request: AnyRequest) -> Identity:
+    return cast("Identity", request.scope.get("vitalgate.identity", ANONYMOUS))
+
+
+def _id_in(document: bytes) -> str:
+    """The id in a card that may be anything, for the audit; empty if it has none that is well formed."""
+    try:
+        return read_agent_id(document)
+    except Invalid:
+        return ""
 
 
 async def _read_body(request: AnyRequest) -> bytes:

@@ -24,14 +24,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
+import jwt
 import uvloop
 
+from gateway.auth import Authenticator, FixedKey, TokenTerms
+from gateway.gate import Gate
 from gateway.headers import caller_line
+from gateway.hosts import HostCheck
+from gateway.keys import secret_key
 from gateway.lifecycle import Lifecycle
 from gateway.logs import Logs
 from gateway.messages import Reply, Request
 from gateway.metrics import Metrics
+from gateway.origins import Origins
 from gateway.peers import Peers
+from gateway.proxies import TrustedProxies
 from gateway.proxy import Proxy, Rules
 from gateway.relay import Terms
 from gateway.upstream import AddressGuard, Exchange, Upstream
@@ -54,6 +61,7 @@ from tests.benchmarks.wires import (
 )
 
 BATCHES, CALLS = 15, 2048
+SECRET = "a secret of the benchmark, 32 bytes or more"  # pragma: allowlist secret
 
 #: Makes a number of calls (or events) and returns when all have come as expected.
 Batch = Callable[[int], Awaitable[None]]
@@ -87,7 +95,7 @@ class ListUpstream:
 
 
 @asynccontextmanager
-async def proxy_over(upstream: Any) -> AsyncIterator[Proxy]:
+async def proxy_over(upstream: Any, auth: Authenticator | None = None) -> AsyncIterator[Proxy]:
     """The core with everything that is on by default, one agent registered, logging to nowhere."""
     metrics, lifecycle = Metrics("kubemq_a2a", "0"), Lifecycle()
     registry = Registry(open_store("memory://"), ttl_seconds=3600)
@@ -98,7 +106,7 @@ async def proxy_over(upstream: Any) -> AsyncIterator[Proxy]:
         card = json.dumps(payloads.card(AGENT, "http://127.0.0.1:9/")).encode()
         await registry.register(card, None)
         peers = Peers(registry, upstream, metrics, concurrency=100, user_agent="vitalgate/0", credentials={})
-        line = caller_line("anonymous")
+        line, hosts = caller_line("anonymous"), HostCheck("127.0.0.1", (), None)
         yield Proxy(
             peers,
             metrics,
@@ -108,7 +116,8 @@ async def proxy_over(upstream: Any) -> AsyncIterator[Proxy]:
             instance="bench",
             loop=asyncio.get_running_loop(),
             caller_line=lambda _caller: line,
-            rewrite_card=lambda body, _agent_id, _base: body,
+            rewrite_card=lambda body, _agent_id, _request: body,
+            gate=Gate(hosts, Origins(("auto",), hosts, None), TrustedProxies(), auth=auth),
         )
     finally:
         await registry.close()
@@ -139,17 +148,23 @@ async def core() -> AsyncIterator[Batch]:
 
 
 @asynccontextmanager
-async def whole(*, direct: bool = True, streams: bool = False) -> AsyncIterator[Batch]:
-    """Everything between the two sockets, as many calls or streams at a time as there are connections."""
+async def whole(*, direct: bool = True, streams: bool = False, token: bytes = b"") -> AsyncIterator[Batch]:
+    """Everything between the two sockets, as many calls or streams at a time as there are connections.
+
+    With a token, authentication is on and the callers show it.
+    """
     loop = asyncio.get_running_loop()
     upstream = Upstream(guard=AddressGuard(allow_loopback=True))
-    async with proxy_over(upstream) as proxy:
+    auth = Authenticator(FixedKey(secret_key(SECRET)), TokenTerms()) if token else None
+    if auth is not None:
+        auth.verify([(b"authorization", b"Bearer " + token)])
+    async with proxy_over(upstream, auth) as proxy:
         # A listening socket with an address and nobody calling.
         with socket.create_server(("127.0.0.1", 0)) as idle:
             pool = cast(Any, proxy.peers.find(AGENT.encode())).pool
             answer = AGENT_STREAM_HEAD if streams else AGENT_BYTES
             agents = [agent_connection(loop, pool, idle, answer) for _ in range(CONNECTIONS)]
-            callers = Streams(loop, agents) if streams else Calls(loop)
+            callers = Streams(loop, agents) if streams else Calls(loop, token)
             callers.connect(proxy, idle, direct=direct)
             yield callers.batch
             for connection in list(upstream.connections):
@@ -161,6 +176,7 @@ KINDS: dict[str, Callable[[], AbstractAsyncContextManager[Batch]]] = {
     "core": core,
     "whole": whole,
     "asgi": partial(whole, direct=False),
+    "auth": lambda: whole(token=jwt.encode({"sub": "bench", "exp": time.time() + 3600}, SECRET).encode()),
     "stream": partial(whole, streams=True),
 }
 

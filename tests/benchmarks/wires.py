@@ -12,7 +12,6 @@ from uvicorn.server import ServerState
 
 from gateway.answering import ServerLimits
 from gateway.dispatch import Dispatch, Doors
-from gateway.hosts import HostCheck
 from gateway.protocol import Caller
 from gateway.proxy import Proxy
 from gateway.upstream.connection import Connection
@@ -108,7 +107,7 @@ class Callers(ABC):
     def connect(self, proxy: Proxy, idle: socket.socket, *, direct: bool) -> None:
         """Make the connections: uvicorn's protocol as the gateway uses it, with its door if `direct`."""
         doors = Doors(True, None, 10 << 20, idle.getsockname()[1])
-        door = Dispatch(proxy, _nobody, proxy.metrics, HostCheck("127.0.0.1", (), None), doors)
+        door = Dispatch(proxy, _nobody, proxy.metrics, proxy.gate, doors)
         config = uvicorn.Config(
             door,
             interface="asgi3",
@@ -146,6 +145,11 @@ class Callers(ABC):
 class Calls(Callers):
     """Each sends its next request when it has the whole answer."""
 
+    def __init__(self, loop: asyncio.AbstractEventLoop, token: bytes = b"") -> None:
+        super().__init__(loop)
+        shown = b"authorization: Bearer %b\r\n" % token if token else b""
+        self._request = CALLER_BYTES.replace(b"content-type:", shown + b"content-type:", 1)
+
     def _heard(self, protocol: Caller, seen: list[bytes], data: bytes) -> None:
         seen.append(data)
         if data.endswith(RESPONSE):
@@ -164,7 +168,7 @@ class Calls(Callers):
         if self._left:
             self._left -= 1
             self._open += 1
-            self._loop.call_soon(protocol.data_received, CALLER_BYTES)
+            self._loop.call_soon(protocol.data_received, self._request)
 
     def _answered(self, protocol: Caller, answer: bytes) -> None:
         if not answer.startswith(b"HTTP/1.1 200 ") and not self._done.done():
