@@ -132,9 +132,6 @@ async def test_sdk_client_says_what_is_wrong(tmp_path: Path) -> None:
             await run(client, environment={"GATEWAY_URL": gateway.api})
 
 
-WORDS = ["artifact: one", "artifact:  two", "artifact:  three"]
-
-
 async def test_streaming_a2a(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path) as gateway:
         environment = {"GATEWAY_URL": gateway.api, "PAUSE_SECONDS": "0.05"}
@@ -144,7 +141,7 @@ async def test_streaming_a2a(tmp_path: Path) -> None:
             output = await run(client, environment=environment)
     task, working, *words, completed = output.splitlines()
     assert (task, working) == ("task TASK_STATE_SUBMITTED: ", "status TASK_STATE_WORKING")
-    assert words == WORDS
+    assert words == ["artifact: one", "artifact:  two", "artifact:  three"]
     assert completed == "status TASK_STATE_COMPLETED"
 
 
@@ -157,9 +154,9 @@ async def test_a_stream_that_is_lost_is_taken_up_again(tmp_path: Path) -> None:
             client = [PYTHON, STREAMING / "client.py", "sdk-words", "one two three"]
             output = (await run(client, environment=environment)).splitlines()
     assert output[-1] in ("status TASK_STATE_COMPLETED", "task TASK_STATE_COMPLETED: one two three")
-    assert [line for line in output if line.startswith("artifact")] == WORDS
-    lost = [line for line in output if "agent stream idle" in line]
-    assert lost
+    for word in ("one", "two", "three"):  # in a piece, or in what was there when it attached
+        assert any(word in line for line in output if line.startswith(("artifact: ", "task ")))
+    assert any("agent stream idle" in line for line in output)
     assert output.count("task TASK_STATE_SUBMITTED: ") == 1  # the message was sent once
 
 

@@ -50,7 +50,7 @@ FAIL = {"get_unknown", "resubscribe_finished", "resubscribe_unknown"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def peers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peers]:
-    async with peers_at(tmp_path_factory.mktemp("gateway"), CLIENTS, a2a={"keepalive_seconds": 1}) as peers:
+    async with peers_at(tmp_path_factory.mktemp("gateway"), CLIENTS, a2a={"keepalive_seconds": 0.4}) as peers:
         yield peers
 
 
