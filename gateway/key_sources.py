@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
 from gateway.auth import Authenticator, FixedKey, TokenTerms
@@ -88,13 +89,11 @@ def _policy(auth: AuthSettings) -> Policy | None:
 
 def _warn(auth: AuthSettings, environ: Mapping[str, str], logs: Logs) -> None:
     """Say what is allowed and still unwise."""
+    warn = partial(logs.event, level="warning")
     if auth.secret_env is not None and len(environ.get(auth.secret_env, "").encode()) < GOOD_SECRET:
-        logs.event(
-            f"the secret in {auth.secret_env} has less than {GOOD_SECRET} bytes: it can be found by trying",
-            level="warning",
-        )
+        warn(f"the secret in {auth.secret_env} is shorter than {GOOD_SECRET} bytes: it can be found by trying")
     if not auth.audience and auth.secret_env is None:
-        logs.event("auth.audience is not set: tokens issued for other services are accepted", level="warning")
-    if auth.jwks_url is not None and auth.jwks_url.lower().startswith("http:"):
-        if not is_loopback(urlsplit(auth.jwks_url).hostname or ""):
-            logs.event("auth.jwks_url is not https: whoever is on the way can replace the keys", level="warning")
+        warn("auth.audience is not set: tokens issued for other services are accepted")
+    url = urlsplit(auth.jwks_url or "")
+    if url.scheme == "http" and not is_loopback(url.hostname or ""):
+        warn("auth.jwks_url is not https: whoever is on the way can replace the keys")
