@@ -196,7 +196,7 @@ def _interfaces_03(card: Mapping[str, Any]) -> tuple[Interface, ...]:
     if transport is None:
         transport = "JSONRPC"
     if not isinstance(transport, str):
-        raise CardFault("a2a_card", "interfaces")
+        raise CardFault("a2a_card", "transport")
     if version is not None and (not isinstance(version, str) or major_minor(version) is None):
         raise CardFault("a2a_card", "protocol_version")
     return (Interface(url, transport, version),)

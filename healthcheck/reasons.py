@@ -130,6 +130,50 @@ REASONS: dict[tuple[str, str], Explanation] = {
     ("a2a_card", "skills_duplicate"): Explanation(
         _CARD, "Two skills have the same id.", "Give every skill its own id."
     ),
+    ("a2a_card", "json_object"): Explanation(
+        "What was found in place of the card is JSON, but not an object.",
+        _NOT_AN_AGENT,
+        "Look at it with `curl -i`.",
+    ),
+    ("a2a_card", "interfaces"): Explanation(
+        _CARD,
+        "An entry of supportedInterfaces lacks url, protocolBinding or protocolVersion, or one is not text.",
+        "Correct supportedInterfaces.",
+    ),
+    ("a2a_card", "protocol_version"): Explanation(
+        _CARD, "protocolVersion is no version such as 0.3.0.", "Correct protocolVersion in the card."
+    ),
+    ("a2a_card", "transport"): Explanation(
+        _CARD, "preferredTransport is no text.", 'Write "preferredTransport": "JSONRPC".'
+    ),
+    ("a2a_card", "extensions"): Explanation(
+        _CARD,
+        "An entry of capabilities.extensions has no uri, or its required is not true or false.",
+        "Correct capabilities.extensions.",
+    ),
+    ("a2a_card", "security"): Explanation(
+        _CARD,
+        "securitySchemes is no object, or the security requirements are no list of objects.",
+        "Correct both in the card.",
+    ),
+    ("a2a_card", "url_malformed"): Explanation(
+        _CARD,
+        "The agent's address in it is not a usable URL.",
+        "Correct url in the card, or in its supportedInterfaces.",
+    ),
+    ("a2a_card", "url_scheme"): Explanation(
+        _CARD,
+        "The agent's address in it is no absolute http or https URL.",
+        "Write it in full, such as https://agent.example/rpc.",
+    ),
+    ("a2a_card", "url_userinfo"): Explanation(
+        _CARD,
+        "The agent's address in it holds a user name or password.",
+        "Remove it from the card: a card is public.",
+    ),
+    ("a2a_card", "url_fragment"): Explanation(
+        _CARD, "The agent's address in it ends in a #fragment.", "Remove the # and what follows from the card."
+    ),
     ("a2a_version", "version"): Explanation(
         "The card does not offer the protocol version asked for.",
         "The agent speaks the other version of A2A.",
@@ -155,6 +199,16 @@ REASONS: dict[tuple[str, str], Explanation] = {
         "1.0 calls it GetTask, 0.3 calls it tasks/get; the agent speaks the other version.",
         _OTHER_VERSION,
     ),
+    ("a2a_protocol", "not_json"): Explanation(
+        "The answer to the call is not JSON.",
+        "The address in the card belongs to something else (a web page, an event stream).",
+        "Check that address with `curl -i`.",
+    ),
+    ("a2a_protocol", "other_id"): Explanation(
+        "The answer carries another id than the call.",
+        "The agent or something in front of it mixes up answers, or changes ids.",
+        "Send two calls at once by hand and compare the ids.",
+    ),
     ("a2a_functional", "no_text_modes"): Explanation(
         "The card's default modes do not include text/plain both ways, so nothing was sent.",
         "The agent works with other media types.",
@@ -169,6 +223,16 @@ REASONS: dict[tuple[str, str], Explanation] = {
         "The runtime says that it needs a peer that is not configured here, so its state is unknown.",
         "The dependencies of this target in the file are out of date.",
         "Add the peer to dependencies, under the name that the runtime uses.",
+    ),
+    ("agent_document", "json"): Explanation(
+        "What was found in place of the health document is not JSON.",
+        "The endpoint belongs to something else than an agent runtime.",
+        "Look at it with `curl -i`.",
+    ),
+    ("agent_document", "document_duplicates"): Explanation(
+        "The health document breaks a rule.",
+        "A name stands twice in capabilities or dependencies.",
+        "Name each of them once.",
     ),
     ("agent_document", "content_type"): Explanation(
         "The health document is not served as application/json.",

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from healthcheck import url
 from healthcheck.card import V03, V10, CardFault, Security, media_type, read_card, read_json
+from healthcheck.reasons import REASONS
 from tests.fakes.health_peer import card_03, card_10
 
 URL = "http://peer.test/rpc"
@@ -101,7 +103,7 @@ OF_10: list[tuple[Change, str]] = [
 OF_03: list[tuple[Change, str]] = [
     (put("preferredTransport", value=ABSENT), URL),
     (put("preferredTransport", value="GRPC"), "a2a_version transport"),
-    (put("preferredTransport", value=1), "a2a_card interfaces"),
+    (put("preferredTransport", value=1), "a2a_card transport"),
     (put("protocolVersion", value=ABSENT), "a2a_card protocol_version_missing"),
     (put("protocolVersion", value=1.0), "a2a_card protocol_version"),
     (put("protocolVersion", value="soon"), "a2a_card protocol_version"),
@@ -121,6 +123,13 @@ CASES = [
 def test_card_rules(version: str, change: Change, wanted: str) -> None:
     """Health contract 3: what is a fault, what is not; absent lists count as empty."""
     assert judge(changed(version, change), version) == wanted
+
+
+def test_every_broken_rule_is_explained() -> None:
+    """Required: `doctor` names the rule that the card breaks, and what to write instead."""
+    faults = {tuple(wanted.split()) for _, _, wanted in CASES if wanted != URL}
+    assert faults - set(REASONS) == set()
+    assert {("a2a_card", reason) for reason in url.REASONS} - set(REASONS) == set()
 
 
 def test_the_other_versions_card() -> None:

@@ -255,6 +255,10 @@ def test_every_code_is_explained_and_documented() -> None:
     page = (ROOT / "docs" / "health.md").read_text()
     for code in CODES:
         assert f"| `{code}` |" in page, code
+    for code, reason in REASONS:
+        rows = [line for line in page.splitlines() if line.startswith(f"| `{code}` ") and f"`{reason}`" in line]
+        assert len(rows) == 1, (code, reason)
+        assert REASONS[code, reason].remedy in rows[0]
     for explanation in [*CODES_EXPLAINED.values(), *REASONS.values()]:
         assert all(text.endswith((".", "?")) and len(text) < 130 for text in explanation), explanation
 
