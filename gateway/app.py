@@ -24,7 +24,7 @@ from gateway.gate import Gate
 from gateway.headers import caller_line
 from gateway.hosts import HostCheck, is_loopback
 from gateway.lifecycle import Lifecycle
-from gateway.limits import Rates
+from gateway.limits import Connections, Rates
 from gateway.logs import Logs
 from gateway.messages import Request
 from gateway.metrics import Metrics, watch_loop
@@ -134,6 +134,7 @@ async def serve_on(
                     settings.a2a.gateway_timeout_buffer_seconds,
                 ),
                 door=app if settings.server.fast_path else None,
+                connections=_connections(settings),
             )
         logs.event("stopped")
     finally:
@@ -224,6 +225,11 @@ def _gate(settings: Settings, auth: Authenticator | None) -> Gate:
         requests=Rates(rate, rate, clock) if rate else None,
         registrations=Rates(registrations / 60, registrations, clock) if registrations else None,
     )
+
+
+def _connections(settings: Settings) -> Connections | None:
+    most = settings.limits.connections_per_client
+    return Connections(most, TrustedProxies(settings.server.trusted_proxies).trusts) if most else None
 
 
 def _card_security(settings: Settings) -> cards.Security:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import jsonrpc, outcomes
 from gateway.faults import FAULTS, SAFE, UNSAFE, Fault
-from gateway.gate import FORBIDDEN, RATE_LIMITED, REFUSALS, UNAUTHENTICATED, challenge, retry_after
-from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, is_same_credential, read_answer
-from gateway.heads import in_query, reply_head, request_head, stream_head
+from gateway.gate import RATE_LIMITED, REFUSALS, UNAUTHENTICATED, challenge, check_grants, retry_after
+from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
+from gateway.heads import challenge_head, in_query, reply_head, request_head, stream_head
 from gateway.identity import EVERYTHING
 from gateway.jsonrpc import NULL, Envelope, Refused
 from gateway.logs import CallLine, now
@@ -114,7 +114,7 @@ class Call:
         envelope = self._envelope = jsonrpc.read(request.body)
         self._hear(envelope)
         if request.identity.grants is not EVERYTHING or inbound.credential is not None:
-            self._check_grants()
+            check_grants(request.identity, request.agent, inbound, self._proxy.rules.authenticated)
         peer = self._peer = self._proxy.peers.find(request.agent)
         if peer is None:
             raise _unknown_agent(request.agent)
@@ -144,18 +144,6 @@ class Call:
         """A method of 1.0 shows the dialect, too."""
         if self._proxy.rules.dialect == "auto" and envelope.method in V1_METHODS and not self._request.push:
             self._a2a = True
-
-    def _check_grants(self) -> None:
-        """Refuse what the caller may not do, before it learns whether there is such an agent."""
-        agent, inbound = self._request.agent, self._inbound
-        if is_agent_id(agent) and not self._request.identity.grants.call(agent.decode()):
-            raise Refused(FORBIDDEN, "the policy does not let you call this agent")
-        if inbound.credential is None:
-            return
-        if not inbound.credential:
-            raise Refused(FORBIDDEN, "more than one credential for the agent")
-        if self._proxy.rules.authenticated and is_same_credential(inbound.credential, inbound.token):
-            raise Refused(FORBIDDEN, "the token for the gateway is not passed on to agents")
 
     def _speaks_a2a(self) -> bool:
         """Tell the dialect as far as headers and query do (contract, introduction)."""
@@ -241,10 +229,7 @@ class Call:
 
     def _pass_on_refusal(self, status: int, body: bytes, answer: Outbound) -> None:
         """The agent refuses the credential that the caller brought: that is between the two (contract 6.4)."""
-        kind = answer.content_type or b"application/json"
-        lines = b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, len(body))
-        ours = b"x-content-type-options: nosniff\r\nx-request-id: %b\r\n" % self._request_id
-        head = b"".join((lines, ours, *answer.lines, *answer.challenges))
+        head = challenge_head(len(body), self._request_id, answer)
         self._end(Reply(status, head, body), APPLICATION_ERROR, "")
 
     # --- a stream: the call is the relay's host ---

@@ -160,6 +160,61 @@ def demo(gateway: str, agent_id: str, host: str, port: int) -> None:
 
 
 @cli.command()
+@click.argument("principal")
+@click.option("--config", metavar="FILE", help=_CONFIG_HELP)
+@click.option("--key", metavar="FILE", help="PEM file of the private key, where the gateway knows the public one.")
+@click.option("--kid", help="Id of that key in the key set.")
+@click.option("--scope", help="Scope values, with blanks between.")
+@click.option("--seconds", type=click.IntRange(1), default=3600, show_default=True, help="How long it is good.")
+def token(
+    principal: str, config: str | None, key: str | None, kid: str | None, scope: str | None, seconds: int
+) -> None:
+    """Print a token for PRINCIPAL that a gateway with this configuration accepts. For development.
+
+    It is signed with the secret that auth.secret_env names, or with --key, and bears the issuer, audience and
+    principal claim of the configuration. Whoever holds it is PRINCIPAL: it goes to standard output only.
+
+    \b
+    Examples:
+      vitalgate token alice --config gateway.yaml
+      curl -H "Authorization: Bearer $(vitalgate token alice)" http://127.0.0.1:9090/agents
+      vitalgate token ci --key private.pem --kid 2026-01 --scope "agents:write"
+    """
+    from gateway.keys import UnusableKeyError
+
+    settings = _load(config, os.environ).settings
+    try:
+        click.echo(_minted(settings, principal, key, kid, scope, seconds))
+    except (UnusableKeyError, OSError) as error:
+        _fail(CANNOT_START, f"{key}: {getattr(error, 'strerror', None) or error}")
+
+
+def _minted(
+    settings: Settings, principal: str, key: str | None, kid: str | None, scope: str | None, seconds: int
+) -> str:
+    from gateway import tokens
+
+    auth = settings.auth
+    said = tokens.claims(
+        principal,
+        claim=auth.principal_claim,
+        seconds=seconds,
+        issuer=auth.issuer,
+        audience=auth.audience[0] if auth.audience else None,
+        scope=scope,
+    )
+    if key is not None:
+        with open(key, "rb") as file:
+            return tokens.sign_with_key(said, file.read(1024 * 1024), kid)
+    secret = os.environ.get(auth.secret_env or "", "")
+    if not secret:
+        named = auth.secret_env or "auth.secret_env, which names none"
+        raise click.UsageError(f"nothing to sign with: set {named}, or give --key")
+    fitting = [name for name in auth.algorithms if name.startswith("HS")]
+    return tokens.sign_with_secret(said, secret, fitting[0] if fitting else "HS256")
+
+
+@cli.command()
 def version() -> None:
     """Print the version."""
     click.echo(f"vitalgate {_version()}")

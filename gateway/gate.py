@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.headers import Headers
+from gateway.headers import Headers, Inbound, is_same_credential
 from gateway.hosts import HostCheck
 from gateway.identity import ANONYMOUS, Identity, InvalidTokenError
+from gateway.jsonrpc import Refused
 from gateway.limits import Rates
 from gateway.origins import Origins, cors, origin_in
+from gateway.peers import is_agent_id
 from gateway.proxies import Sent, TrustedProxies
 
 if TYPE_CHECKING:
@@ -169,6 +171,22 @@ class Gate:
             return Verdict(await self._auth.authenticate(headers), cors=told)
         except InvalidTokenError:
             return Verdict(refused=UNAUTHENTICATED, cors=told)
+
+
+def check_grants(identity: Identity, agent: bytes, inbound: Inbound, authenticated: bool) -> None:
+    """Refuse what a caller may not do, before it learns whether there is such an agent.
+
+    Raises:
+        Refused: FORBIDDEN.
+    """
+    if is_agent_id(agent) and not identity.grants.call(agent.decode()):
+        raise Refused(FORBIDDEN, "the policy does not let you call this agent")
+    if inbound.credential is None:
+        return
+    if not inbound.credential:
+        raise Refused(FORBIDDEN, "more than one credential for the agent")
+    if authenticated and is_same_credential(inbound.credential, inbound.token):
+        raise Refused(FORBIDDEN, "the token for the gateway is not passed on to agents")
 
 
 def challenge(headers: Headers) -> bytes:

@@ -49,6 +49,13 @@ def reply_head(length: int, request_id: bytes, answer: Outbound | None) -> bytes
     return lines if answer is None or not answer.lines else lines + b"".join(answer.lines)
 
 
+def challenge_head(length: int, request_id: bytes, answer: Outbound) -> bytes:
+    """Write the header lines of an agent's 401 or 403 that goes back as it is (contract 6.4)."""
+    kind = answer.content_type or b"application/json"
+    ours = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % (kind, length, request_id)
+    return b"".join((ours, b"x-content-type-options: nosniff\r\n", *answer.lines, *answer.challenges))
+
+
 def stream_head(request_id: bytes, answer: Outbound) -> bytes:
     """Write the header lines of a stream (contract 3.2)."""
     return (

@@ -24,6 +24,7 @@ from gateway.cycles import CloseDelimited, Cycle, Direct
 from gateway.headers import Headers
 from gateway.identity import Identity
 from gateway.lifecycle import Lifecycle
+from gateway.limits import Connections
 
 MAX_HEADERS = 100
 _BLANK = frozenset((b" ", b"\t"))
@@ -80,8 +81,11 @@ class Caller(Answering):
         limits: ServerLimits,
         lifecycle: Lifecycle,
         door: Door | None = None,
+        connections: Connections | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop, limits=limits)
+        self.places = connections
+        self.place: str | None = None  # among the connections of the same client
         self.door = door
         self.direct: Direct | None = None
         self.lifecycle = lifecycle
@@ -98,10 +102,16 @@ class Caller(Answering):
         self.since = self.loop.time()
         self.write = transport.write
         self.is_closing = transport.is_closing
+        if self.places is not None:
+            self.place = self.places.enter(self.client[0] if self.client else "")
+            if self.place is None:
+                self._refuse(503, "Too many connections from this address.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._lose()
+        if self.places is not None and self.place is not None:
+            self.places.leave(self.place)
         # Free without the garbage collector: each of them leads back here.
         self.cycle = self.scope = self.direct = None  # type: ignore[assignment]
 

@@ -29,6 +29,7 @@ from uvicorn._types import ASGI3Application
 
 from gateway.answering import ServerLimits
 from gateway.lifecycle import Lifecycle
+from gateway.limits import Connections
 from gateway.protocol import Caller, Door
 
 logger = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ async def serve(
     lifecycle: Lifecycle,
     limits: ServerLimits | None = None,
     door: Door | None = None,
+    connections: Connections | None = None,
 ) -> None:
     """Serve `app` on the listeners until `lifecycle.stop()` is called and the drain is over.
 
@@ -112,7 +114,9 @@ async def serve(
     Raises:
         StartError: the application failed in its lifespan start-up.
     """
-    protocol = functools.partial(Caller, limits=limits or ServerLimits(), lifecycle=lifecycle, door=door)
+    protocol = functools.partial(
+        Caller, limits=limits or ServerLimits(), lifecycle=lifecycle, door=door, connections=connections
+    )
     config = uvicorn.Config(
         app,
         http=cast(type[asyncio.Protocol], protocol),
