@@ -225,7 +225,7 @@ GROUPS: tuple[Group, ...] = (
             Case("stream-waves", "three waves of 3,000", ("vitalgate",), fresh_streams(stream_cases.waves)),
         ),
         cold=True,
-        at_most=3,
+        at_most=2,
     ),
     Group(
         "soak",

@@ -25,7 +25,7 @@ SETTLE_SECONDS = 0.5
 SILENT = 100_000.0
 WAVES = 3
 SOAK_AGENTS, SOAK_SECONDS, SOAK_EVERY_SECONDS = 500, 60.0, 5.0
-SOAK_CALLS, SOAK_CALL_SECONDS, SOAK_PAUSE_SECONDS = 8, 2, 3.0
+SOAK_CALLS, SOAK_CALL_SECONDS, SOAK_PAUSE_SECONDS, SOAK_ALONE = 8, 2, 3.0, 3
 PATIENCE_SECONDS = 30.0
 
 #: What one scenario does with the load and the subject.
@@ -115,7 +115,9 @@ async def idle(bench: Bench, subject: Subject, caller: Load) -> Metrics:
 
 async def waves(bench: Bench, subject: Subject, caller: Load) -> Metrics:
     """Waves of streams that their callers leave: does memory grow, is anything left open to the agent?"""
-    opened, closed, left = [], [], 0
+    opened: list[float] = []
+    closed: list[float] = []
+    left = 0
     for _ in range(WAVES):
         await caller.open([_path(subject)] * (bench.streams * 3 // 5), 2, SILENT)
         opened.append(subject.process.pss_mb())
@@ -135,7 +137,8 @@ async def soak(bench: Bench, subject: Subject, caller: Load) -> Metrics:
     agents = [numbered(number) for number in range(SOAK_AGENTS)]
     client.register(subject.port, dict.fromkeys(agents, f"http://127.0.0.1:{bench.stream_port}/"))
     await _warm(subject)
-    alone = await _calls(bench, subject, 0.0)
+    before = [await _calls(bench, subject, 0.0) for _ in range(SOAK_ALONE)]
+    alone = {name: median(one[name] for one in before) for name in before[0]}
     count = int(SOAK_SECONDS / SOAK_EVERY_SECONDS) + 1
     paths = [f"/a2a/{agents[number % SOAK_AGENTS]}" for number in range(bench.streams)]
     await caller.open(paths, count, SOAK_EVERY_SECONDS)
