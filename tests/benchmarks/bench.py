@@ -105,12 +105,15 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--subject", action="append", default=[], metavar="NAME", help="only this process (again for more)"
     )
     parser.add_argument("--repeats", type=int, metavar="N", help="repeats (5; --quick: 1)")
+    parser.add_argument("--streams", type=int, metavar="N", help="silent streams, and those of the soak (5000)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10_000, help="of the shuffling")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every repeat's numbers")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parsed = parser.parse_args(argv)
     if parsed.repeats is not None and not 1 <= parsed.repeats <= 100:
         parser.error("--repeats must be 1 to 100")
+    if parsed.streams is not None and not 100 <= parsed.streams <= 16_000:
+        parser.error("--streams must be 100 to 16000")
     return parsed
 
 
@@ -127,7 +130,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         load.wrk()
         with subjects.opened(
-            window_seconds=plan["window"], many_agents=plan["many"], streams=plan["streams"], say=say
+            window_seconds=plan["window"],
+            many_agents=plan["many"],
+            streams=options.streams or plan["streams"],
+            say=say,
         ) as bench:
             results = measure(bench, groups, repeats, options.seed)
     except BenchError as error:

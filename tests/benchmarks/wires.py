@@ -5,7 +5,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.server import ServerState
@@ -107,7 +107,7 @@ class Callers(ABC):
     def connect(self, proxy: Proxy, idle: socket.socket, *, direct: bool) -> None:
         """Make the connections: uvicorn's protocol as the gateway uses it, with its door if `direct`."""
         doors = Doors(True, None, 10 << 20, idle.getsockname()[1])
-        door = Dispatch(proxy, _nobody, proxy.metrics, proxy.gate, doors)
+        door = Dispatch(proxy, cast(Any, _nobody), proxy.metrics, proxy.gate, doors)
         config = uvicorn.Config(
             door,
             interface="asgi3",
