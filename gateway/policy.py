@@ -58,11 +58,34 @@ class Policy:
 
 
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    compiled = [re.compile(_as_regex(pattern), re.DOTALL) for pattern in dict.fromkeys(patterns)]
-    return lambda text: any(pattern.fullmatch(text) for pattern in compiled)
+    compiled = [_Pattern(pattern) for pattern in dict.fromkeys(patterns)]
+    return lambda text: any(pattern.matches(text) for pattern in compiled)
 
 
-def _as_regex(pattern: str) -> str:
-    """Translate a pattern; runs of `*` are one, so that matching stays quick."""
-    parts = re.split(r"(\*+|\?)", pattern)
-    return "".join(".*" if part.startswith("*") else "." if part == "?" else re.escape(part) for part in parts)
+class _Pattern:
+    """One pattern, matched piece by piece between its `*`: many of them take no more time than few."""
+
+    __slots__ = ("_first", "_last", "_length", "_middle")
+
+    def __init__(self, pattern: str) -> None:
+        first, *rest = (_literal(piece) for piece in pattern.split("*"))
+        self._first = first
+        self._middle = rest[:-1]
+        self._last = rest[-1] if rest else None
+        self._length = len(pattern.rpartition("*")[2])
+
+    def matches(self, text: str) -> bool:
+        """Tell whether the whole text matches."""
+        if self._last is None:
+            return self._first.fullmatch(text) is not None
+        found = self._first.match(text)
+        for piece in self._middle:
+            found = found and piece.search(text, found.end())
+        if found is None:
+            return False
+        start = len(text) - self._length  # each sign of a piece matches exactly one
+        return start >= found.end() and self._last.fullmatch(text, start) is not None
+
+
+def _literal(piece: str) -> re.Pattern[str]:
+    return re.compile("".join("." if sign == "?" else re.escape(sign) for sign in piece), re.DOTALL)
