@@ -22,6 +22,7 @@ from gateway.dispatch import Dispatch, Doors
 from gateway.errors import StartError
 from gateway.gate import Gate
 from gateway.headers import caller_line
+from gateway.health import Health
 from gateway.hosts import HostCheck, is_loopback
 from gateway.lifecycle import Lifecycle
 from gateway.limits import Connections, Rates
@@ -36,7 +37,7 @@ from gateway.relay import Terms
 from gateway.rest import Rest
 from gateway.routes import ERROR_HANDLERS
 from gateway.routes.cards import CardTerms, card_routes
-from gateway.routes.own import openapi_config, own_routes
+from gateway.routes.own import openapi_config
 from gateway.routes.registry import registry_routes
 from gateway.server import bind, run
 from gateway.server import serve as serve_sockets
@@ -116,12 +117,16 @@ async def serve_on(
         check_url=guard.check_url,
         count=metrics.operation,
     )
+    health = Health(settings, environ, registry, upstream, metrics, lifecycle)
     watcher = asyncio.create_task(watch_loop(metrics))
     try:
         await registry.start()
+        health.start()
         lifecycle.on_close(upstream.cancel_all)
         async with _authentication(settings, environ, logs) as auth:
-            app = _application(listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, auth)
+            app = _application(
+                listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, health, auth
+            )
             _announce(listeners, settings, logs)
             await serve_sockets(
                 cast(ASGI3Application, app),
@@ -139,6 +144,7 @@ async def serve_on(
         logs.event("stopped")
     finally:
         watcher.cancel()
+        await health.close()
         await upstream.aclose()
         await registry.close()
 
@@ -165,6 +171,7 @@ def _application(
     metrics: Metrics,
     logs: Logs,
     lifecycle: Lifecycle,
+    health: Health,
     auth: Authenticator | None,
 ) -> Dispatch:
     gate = _gate(settings, auth)
@@ -179,6 +186,7 @@ def _application(
             agent_id: environ.get(credential.bearer_env)
             for agent_id, credential in settings.upstream.credentials.items()
         },
+        admission=health.admission,
     )
     proxy = Proxy(
         peers,
@@ -196,7 +204,7 @@ def _application(
     return Dispatch(
         proxy,
         Rest(
-            _rest(settings, registry, lifecycle, terms, logs),
+            _rest(settings, registry, health, terms, logs),
             gate,
             metrics,
             logs,
@@ -238,10 +246,10 @@ def _card_security(settings: Settings) -> cards.Security:
     return cards.Security.AGENT if settings.upstream.caller_credentials else cards.Security.NONE
 
 
-def _rest(settings: Settings, registry: Registry, lifecycle: Lifecycle, terms: CardTerms, logs: Logs) -> Litestar:
+def _rest(settings: Settings, registry: Registry, health: Health, terms: CardTerms, logs: Logs) -> Litestar:
     return Litestar(
         [
-            *registry_routes(registry, audit=logs.audit),
+            *registry_routes(registry, health.monitor, logs.audit),
             *card_routes(
                 terms,
                 resolve=registry.resolve,
@@ -249,7 +257,7 @@ def _rest(settings: Settings, registry: Registry, lifecycle: Lifecycle, terms: C
                 platform_name=settings.server.platform_name,
                 version=VERSION,
             ),
-            *own_routes(ready=lambda: lifecycle.ready),
+            *health.routes(),
         ],
         openapi_config=openapi_config(VERSION),
         exception_handlers=ERROR_HANDLERS,

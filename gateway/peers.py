@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from gateway.admission import UNWATCHED, Admission
 from gateway.limits import Slots
 from gateway.metrics import Cells, Metrics
 from gateway.upstream import Pool, Upstream
@@ -19,7 +20,17 @@ _AGENT_ID: Final = re.compile(rb"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]").fullmatch
 class Peer:
     """What the gateway keeps for one registered agent between calls."""
 
-    __slots__ = ("agent", "agent_id", "bare_prefix", "cells", "credential_missing", "pool", "prefix", "slots")
+    __slots__ = (
+        "admission",
+        "agent",
+        "agent_id",
+        "bare_prefix",
+        "cells",
+        "credential_missing",
+        "pool",
+        "prefix",
+        "slots",
+    )
 
     def __init__(
         self, agent: Agent, pool: Pool, slots: Slots, cells: Cells, bare_prefix: bytes, credential: bytes
@@ -32,6 +43,7 @@ class Peer:
         self.bare_prefix = bare_prefix
         self.prefix = bare_prefix + credential
         self.credential_missing = False
+        self.admission = UNWATCHED
 
 
 class Peers:
@@ -46,6 +58,7 @@ class Peers:
         concurrency: int,
         user_agent: str,
         credentials: Mapping[str, str | None],
+        admission: Callable[[str], Admission] = lambda agent_id: UNWATCHED,
     ) -> None:
         """Prepare an empty table.
 
@@ -56,6 +69,7 @@ class Peers:
             concurrency: Slots per agent (`a2a.agent_max_concurrency`).
             user_agent: What the gateway calls itself.
             credentials: Bearer tokens by agent id; None where the named variable is not set (contract 6.4).
+            admission: Gives an agent's admission: what the health engine makes of it.
         """
         self._registry = registry
         self._upstream = upstream
@@ -63,6 +77,7 @@ class Peers:
         self._concurrency = concurrency
         self._user_agent = user_agent.encode()
         self._credentials = credentials
+        self._admission = admission
         self._peers: dict[bytes, Peer] = {}
         registry.on_change(self._changed)
 
@@ -87,6 +102,7 @@ class Peers:
         cells = self._metrics.cells(agent.agent_id)
         peer = Peer(agent, pool, slots, cells, self._prefix(pool), credential)
         peer.credential_missing = token is None
+        peer.admission = self._admission(agent.agent_id)
         self._peers[segment] = peer
         if known is not None:
             known.pool.close()

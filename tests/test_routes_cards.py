@@ -22,6 +22,7 @@ from gateway.routes import ERROR_HANDLERS
 from gateway.routes.cards import CardTerms, card_routes
 from gateway.routes.own import openapi_config, own_routes
 from gateway.server import bind, serve
+from healthcheck.model import Status
 from registry.agent import Agent
 from registry.clock import Clock
 from registry.registry import Registry
@@ -103,7 +104,7 @@ async def running(
         clock=lambda: wall[0],
     )
     app = Litestar(
-        [*routes, *own_routes(ready=lambda: ready[0])],
+        [*routes, *own_routes(ready=lambda: ready[0], health=lambda: Status.HEALTHY)],
         openapi_config=openapi_config("0.1.0"),
         exception_handlers=ERROR_HANDLERS,
         logging_config=None,

@@ -1,8 +1,9 @@
-"""What the gateway says of itself: /live, /ready and the description of its REST routes (contract 1, 8)."""
+"""What the gateway says of itself: /live, /ready, /health, and the OpenAPI document (contract 1, 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from litestar import Response, Router, route
@@ -12,16 +13,18 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from gateway.routes import problem
+from healthcheck.model import Status
 
 _READ: Final = [HttpMethod.GET, HttpMethod.HEAD]
 _FRESH: Final = {"Cache-Control": "no-store"}
 
 
-def own_routes(*, ready: Callable[[], bool]) -> list[HTTPRouteHandler]:
+def own_routes(*, ready: Callable[[], bool], health: Callable[[], Status]) -> list[HTTPRouteHandler]:
     """Make the handlers for load balancers and orchestrators: public, and without detail.
 
     Args:
         ready: Tells whether new calls are welcome: after the first view of the registry, before the drain.
+        health: Judges the gateway itself, never its agents.
     """
 
     @route("/live", http_method=_READ, sync_to_thread=False, summary="Does the event loop turn?")
@@ -32,7 +35,19 @@ def own_routes(*, ready: Callable[[], bool]) -> list[HTTPRouteHandler]:
     def readiness() -> Response[dict[str, str]]:
         return _status(200, "ok") if ready() else _status(503, "unavailable")
 
-    return [live, readiness]
+    @route("/health", http_method=_READ, sync_to_thread=False, summary="How is the gateway itself?")
+    def own_health() -> Response[dict[str, str]]:
+        status = health()
+        document = {
+            "ahp_version": "v1",
+            "spec_version": "v1",
+            "status": status.value,
+            "observed_at": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        }
+        code = 200 if status.passing else 503
+        return Response(document, status_code=code, media_type=MediaType.JSON, headers=_FRESH)
+
+    return [live, readiness, own_health]
 
 
 def _status(code: int, status: str) -> Response[dict[str, str]]:
