@@ -68,6 +68,7 @@ _TABLE: Final = (
     Fault("SERVER_BUSY", -32603, "server busy: concurrency limit reached", TRANSPORT, retry=SAFE),
     Fault("GATEWAY_SHUTDOWN", -32003, "gateway is shutting down", TRANSPORT, retry=SAFE),
     Fault("LOOP_DETECTED", -32603, "loop detected: the request has passed this gateway before", TRANSPORT),
+    Fault("AGENT_OUT_OF_SERVICE", -32003, "agent unavailable: unhealthy", TRANSPORT, retry=SAFE),
     Fault("CREDENTIAL_MISSING", -32003, "agent unreachable: credential not available", TRANSPORT),
     Fault("GATEWAY_OVERLOADED", -32603, "gateway overloaded: {}", TRANSPORT, retry=SAFE),
     Fault("INTERNAL", -32603, "internal error", INTERNAL),

@@ -19,7 +19,6 @@ from healthcheck.drift import BARE_MODES, addresses, drift, same_path
 from healthcheck.exchange import MIB, Ask, Evidence
 from healthcheck.model import PASSED, Check, Finding, Status, Target, fault
 from healthcheck.rpc import Call, Malformed, get_task, read_task, version_headers
-from healthcheck.state import DOWN_REASONS
 from healthcheck.url import Url
 
 LOOK_AGAIN: Final = 10
@@ -198,7 +197,7 @@ class RegisteredSession:
             read_card(document, _version_of(document))
         except CardFault as error:
             return fault(error.code, error.reason)
-        return fault("card_drift", _drift_reason(self._notes.drift)) if self._notes.drift else PASSED
+        return fault("card_drift", subject=", ".join(self._notes.drift)) if self._notes.drift else PASSED
 
     # the call
 
@@ -214,10 +213,7 @@ class RegisteredSession:
         return verdicts[best]
 
     def _verdict(self, number: int) -> Finding:
-        evidence, call = self._evidence[f"rpc{number}"], self._calls[number]
-        if evidence.reply is not None and f"http_{evidence.reply.status}" in DOWN_REASONS:
-            return fault("a2a_http", f"http_{evidence.reply.status}")
-        return _judge_look_up(evidence, call)
+        return _judge_look_up(self._evidence[f"rpc{number}"], self._calls[number])
 
     # the cards
 
@@ -313,13 +309,6 @@ def _completed(card: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(card.get(member), list)
     }
     return {**_MEMBERS, **card, **modes}
-
-
-def _drift_reason(members: tuple[str, ...]) -> str:
-    """One word for the result document."""
-    words = {"defaultInputModes": "modes", "defaultOutputModes": "modes"}
-    found = {words.get(member, member) for member in members}
-    return found.pop() if len(found) == 1 else "several"
 
 
 _JUDGES: Final = {
