@@ -287,7 +287,7 @@ class Monitor:
         if watched.admission.state.downs == FALL - 1:
             self._ask_others(watched)
         if watched.evidence is Evidence.DOWN or self.suspects_itself:
-            self._doubt(self._most_fail(now))
+            self._doubt(self._most_fail())
 
     def _measure(self, result: Result) -> None:
         for check, finding in result.checks.items():
@@ -338,12 +338,15 @@ class Monitor:
 
         Those asked since its first failure know more of a sudden cut than those asked within two intervals.
         """
-        self._doubt(self._most_fail(self._now()) or self._most_fail_since(watched.down_since))
+        self._doubt(self._most_fail() or self._most_fail_since(watched.down_since))
         return self.suspects_itself
 
-    def _most_fail(self, now: float) -> bool:
+    def _most_fail(self) -> bool:
         """Whether more than half of the agents heard of within two intervals are failing."""
+        now = self._now()
         since = now - 2 * self._rules.interval
+        for one in self._agents.values():
+            one.admission.traffic.look(now)
         return _more_than_half([one for one in self._agents.values() if one.checked >= since or one.failing])
 
     def _most_fail_since(self, since: float) -> bool:

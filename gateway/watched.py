@@ -126,11 +126,9 @@ class Watched:
     @property
     def failing(self) -> bool:
         """Whether it is looked at sooner, and counts when the checker doubts itself."""
-        return (
-            self.evidence is Evidence.DOWN
-            or self.routing is Routing.OUT_OF_SERVICE
-            or self.admission.traffic.failing
-        )
+        traffic = self.admission.traffic
+        by_calls = traffic.calls > 0 and traffic.failing
+        return by_calls or self.evidence is Evidence.DOWN or self.routing is Routing.OUT_OF_SERVICE
 
     @property
     def drift(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class State:
         ups: Runs in a row, up to the last one, that did not.
         goods: Runs in a row, up to the last one, that found nothing at all.
         impaired: The last run that did not find it down had something to say.
-        admitted: It has been found other than down at least once.
+        admitted: It has been in service or degraded at least once.
         trial_at: When the next trial call may go through, while it is out of service.
         trial_wait: The present back-off in seconds.
         trying: A trial call is under way.
@@ -102,11 +102,11 @@ def step(
 
 
 def _count_good(state: State) -> State:
-    return replace(state, downs=0, ups=state.ups + 1, goods=state.goods + 1, impaired=False, admitted=True)
+    return replace(state, downs=0, ups=state.ups + 1, goods=state.goods + 1, impaired=False)
 
 
 def _count_impaired(state: State) -> State:
-    return replace(state, downs=0, ups=state.ups + 1, goods=0, impaired=True, admitted=True)
+    return replace(state, downs=0, ups=state.ups + 1, goods=0, impaired=True)
 
 
 def _count_down(state: State) -> State:
@@ -123,7 +123,7 @@ _COUNTS: Final[Mapping[Evidence, Callable[[State], State]]] = {
 def _admit(state: State, now: float, trial_seconds: float) -> State:
     """Route to it, as what the last run found it to be."""
     routing = Routing.DEGRADED if state.impaired else Routing.IN_SERVICE
-    return replace(state, routing=routing, downs=0, trying=False, trial_wait=0.0, trial_at=0.0)
+    return replace(state, routing=routing, downs=0, admitted=True, trying=False, trial_wait=0.0, trial_at=0.0)
 
 
 def _degrade(state: State, now: float, trial_seconds: float) -> State:
@@ -152,12 +152,9 @@ def _take_out(state: State, now: float, trial_seconds: float) -> State:
 
 
 def _rise(state: State, now: float, trial_seconds: float) -> State:
-    """An agent that has never been found up before the outage is admitted by the first run that does."""
-    return _admit(state, now, trial_seconds) if state.ups >= RISE else state
-
-
-def _rise_first(state: State, now: float, trial_seconds: float) -> State:
-    return _admit(state, now, trial_seconds)
+    """An agent that was never up is admitted by the first run that finds it up."""
+    enough = state.ups >= RISE or not state.admitted
+    return _admit(state, now, trial_seconds) if enough else state
 
 
 def _try(state: State, now: float, trial_seconds: float) -> State:

@@ -147,12 +147,7 @@ class RegisteredSession:
 
     @property
     def _needs_second(self) -> bool:
-        verdict = self._verdict(0)
-        return (
-            len(self._calls) > 1
-            and verdict is not PASSED
-            and verdict.code in ("a2a_rpc", "a2a_version", "a2a_http")
-        )
+        return len(self._calls) > 1 and self._barred is None and self._verdict(0).code in _ASK_AGAIN
 
     @property
     def _answered(self) -> bool:
@@ -247,9 +242,7 @@ class RegisteredSession:
             document = read_json(reply.body)
         except CardFault:
             return None
-        if not isinstance(document, dict) or not any(
-            same_path(url, self._endpoint) for url in addresses(document)
-        ):
+        if not isinstance(document, dict) or not self._is_own(document):
             return None
         self._notes.place, self._notes.absent = self._places[number], 0
         return document
