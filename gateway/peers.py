@@ -43,7 +43,7 @@ class Peer:
         self.bare_prefix = bare_prefix
         self.prefix = bare_prefix + credential
         self.credential_missing = False
-        self.admission = UNWATCHED
+        self.admission: Admission = UNWATCHED
 
 
 class Peers:
