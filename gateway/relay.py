@@ -217,7 +217,7 @@ class Relay:
         if self._paused_at is not None:
             due = self._loop.time() + terms.idle / 4
         else:
-            due = min(self._last_event + terms.idle, self._last_push + terms.keepalive, self._final)
+            due = min(self._silence_ends(), self._last_push + terms.keepalive)
         self._timer = self._loop.call_at(min(due, self._last_progress + terms.idle), self._tick)
 
     def _tick(self) -> None:
@@ -230,14 +230,19 @@ class Relay:
             self.caller_left()
         elif self._paused_at is not None:
             self._arm()
-        elif self._final <= early:
-            self._close()
-        elif self._last_event + terms.idle <= early:
-            self._fail("STREAM_IDLE")
+        elif self._silence_ends() <= early:
+            if self._final < inf:
+                self._close()
+            else:
+                self._fail("STREAM_IDLE")
         else:
             if self._last_push + terms.keepalive <= early:
                 self._push(KEEPALIVE, now)
             self._arm()
+
+    def _silence_ends(self) -> float:
+        """Give when the stream ends without a further event: after a final one that is no failure."""
+        return self._final if self._final < inf else self._last_event + self._terms.idle
 
     def _note_progress(self, now: float) -> None:
         """Notice whether the caller has taken anything since the last look, or has nothing to take."""

@@ -257,7 +257,12 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) < 20 else float(digits)
 
 
-_parse = json.JSONDecoder(parse_int=_integer, parse_constant=_no_constant).decode
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Give an object whose names msgspec can compare: it refuses lone surrogates there, too."""
+    return {name.encode(errors="replace").decode(): value for name, value in pairs}
+
+
+_parse = json.JSONDecoder(parse_int=_integer, parse_constant=_no_constant, object_pairs_hook=_members).decode
 
 
 def _judge(seen: _Seen) -> tuple[str | None, Ending]:

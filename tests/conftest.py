@@ -16,6 +16,7 @@ ON_UVLOOP = frozenset(
         "test_relay.py",
         "test_push.py",
         "test_stream_callers.py",
+        "test_stream_edges.py",
         "test_stream_slow.py",
         "test_stream_process.py",
     )

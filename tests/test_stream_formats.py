@@ -64,6 +64,7 @@ def auto() -> Writer:
         b'{"jsonrpc":"2.0","id":1,"result":1e999}',
         b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no task"}}',
         b'{"jsonrpc":"2.0","id":1,"result":{"text":"\\ud83d"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"\\ud83d":1,"kind":"task"}}',
         b'{"\\u006asonrpc":"2.0","id":1,"result":{"parts":["\\ud83d",' + b"9" * 5000 + b"]}}",
         b'{"jsonrpc":"1.0","jsonrpc":"2.0","result":{},"type":"task.done"}',
         b'{"jsonrpc":"2.0",\n"id":1,\n\n"result":{}\n}\n',
@@ -189,6 +190,7 @@ def test_every_event_carries_its_name() -> None:
     "data",
     [
         b'{"a":1.0,"b":18446744073709551616,"c":1e400,"a":2,"d":"\\u00e9\\ud83d"}',
+        b'{"\\ud83d":1,"\\udc00":2}',
         b" [1 , 2 ]\t",
         b"-0.0",
         b"9" * 5000,
