@@ -185,7 +185,12 @@ async def _repeat(once: Callable[[], Awaitable[int]], watch: Watch | None, codes
             watch = Watch(watch.interval, watch.count - 1)
             if not watch.count:
                 return
-        await asyncio.sleep(watch.interval * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, not a secret
+        await asyncio.sleep(jittered(watch.interval))
+
+
+def jittered(seconds: float) -> float:
+    """Give or take a fifth, so that many watchers do not fall into step."""
+    return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
 
 
 async def _once(engine: Engine, config: Config, output: Output, redraw: bool) -> int:

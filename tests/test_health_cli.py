@@ -21,6 +21,7 @@ import jsonschema
 import pytest
 
 from healthcheck.cli import check, doctor, handoff, ping
+from healthcheck.command import jittered
 from healthcheck.report import RENDERERS
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
@@ -313,9 +314,21 @@ async def test_watch_runs_again_with_jitter(tmp_path: Path) -> None:
             rest = rest.lstrip()[end:]
         assert documents == ["UNHEALTHY", "HEALTHY", "HEALTHY", "HEALTHY"]
         times = [request.at for request in agent.requests]
-        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-        assert all(gap > 0.15 for gap in gaps)
-        assert len({round(gap, 4) for gap in gaps}) > 1
+        assert all(later - earlier > 0.15 for earlier, later in itertools.pairwise(times))
+    pauses = [jittered(10.0) for _ in range(1000)]
+    assert 8 <= min(pauses) < 8.5
+    assert 11.5 < max(pauses) <= 12
+
+
+async def test_the_file_says_how_many_probes_run_at_once() -> None:
+    """Health contract 5: `concurrency`."""
+    async with FaultAgent() as agent:
+        agent.always(reply.late(0.1, reply.body(b"ok")))
+        targets = [{"type": "http", "endpoint": agent.url} for _ in range(3)]
+        file = json.dumps({"version": "v1", "targets": targets, "concurrency": 1})
+        assert (await vitalgate("check", "-", stdin=file)).code == 0
+        times = [request.at for request in agent.requests]
+        assert all(later - earlier > 0.09 for earlier, later in itertools.pairwise(times))
 
 
 async def test_on_a_terminal(tmp_path: Path) -> None:

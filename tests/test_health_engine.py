@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import httpx
 import pytest
 
 from healthcheck.engine import Engine
+from healthcheck.exchange import KnownFailure
 from healthcheck.model import (
     A2AFunctional,
     A2AOptions,
@@ -340,6 +341,47 @@ async def test_retries_only_while_unreachable() -> None:
         target = Target(type="http", endpoint="http://x.test/", retries=retries, retry_delay_ms=0)
         result = await check(target, transport)
         assert (statuses(result)["reachability"], len(seen)) == (wanted, requests)
+
+
+async def test_attempts_and_delays_come_out_of_the_budget() -> None:
+    """Health contract 2: `budget_ms` is for all attempts of a target together, the delays between them too."""
+    now = 0.0
+
+    async def costly(request: httpx.Request) -> httpx.Response:
+        nonlocal now
+        now += 30.0
+        seen.append(now)
+        raise httpx.ConnectError("down")
+
+    seen: list[float] = []
+    engine = Engine(httpx.MockTransport(costly), environ={}, run_seconds=1000, clock=lambda: now)
+    target = Target(type="http", endpoint="http://x.test/", retries=3, retry_delay_ms=0)
+    [result] = await engine.run([target])
+    assert (statuses(result)["reachability"], seen) == ("UNREACHABLE", [30.0, 60.0])
+
+    transport, methods = flaky(9)
+    engine = Engine(transport, environ={}, clock=lambda: 0.0)  # attempts cost nothing, delays 20 ms each
+    target = Target(type="http", endpoint="http://x.test/", retries=3, retry_delay_ms=20, budget_ms=50)
+    await engine.run([target])
+    assert len(methods) == 3
+
+
+async def test_no_retry_once_a_byte_has_come() -> None:
+    """Health contract 2: also if the transport calls what happened afterwards unreachable."""
+    sent = 0
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"a"
+        raise KnownFailure("connection_lost")
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        nonlocal sent
+        sent += 1
+        return httpx.Response(200, content=broken())
+
+    target = Target(type="http", endpoint="http://x.test/", retries=3, retry_delay_ms=0)
+    result = await check(target, httpx.MockTransport(answer))
+    assert (codes(result), sent) == ({"reachability": "connection_lost"}, 1)
 
 
 async def test_no_retry_after_an_answer_nor_of_other_failures() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from typing import Any
@@ -13,7 +14,7 @@ from healthcheck.model import Finding, HttpOptions, Status, Target
 from tests.fakes import reply
 from tests.fakes.agent import Behaviour, FaultAgent
 from tests.fakes.certs import Authority, Kind
-from tests.fakes.health_peer import check
+from tests.fakes.health_peer import CARD_PATH, A2APeer, check
 from tests.fakes.ports import refusing_port, stuck_port
 
 OK = reply.body(b"fine")
@@ -262,6 +263,16 @@ async def test_no_proxy_no_cookies_no_redirects(monkeypatch: pytest.MonkeyPatch)
         assert first.values("host") == [agent.authority]
         assert first.header("accept-encoding") == "identity"
         assert first.header("authorization") is None
+
+
+async def test_the_exchanges_of_a_run_share_nothing() -> None:
+    """Required: no cookies; and each attempt stands for itself, on a connection of its own."""
+    async with A2APeer() as peer:
+        card = json.dumps(peer.card).encode()
+        peer.paths[CARD_PATH] = reply.body(card, headers=[("Set-Cookie", "session=1; Path=/")])
+        assert (await check(Target(type="a2a", endpoint=peer.base))).status is Status.HEALTHY
+        assert [request.header("cookie") for request in peer.requests] == [None, None]
+        assert len(peer.connections) == 2
 
 
 async def test_the_target_is_sent_as_it_was_written() -> None:
