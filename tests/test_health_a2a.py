@@ -71,6 +71,10 @@ PASSING: dict[str, tuple[Behaviour | None, dict[str, str]]] = {
         {"protocol": "UNHEALTHY a2a_protocol"},
     ),
     "other id": (reply.with_id(b'"other"', "error"), {"protocol": "UNHEALTHY a2a_protocol"}),
+    "not found, but of no call": (
+        reply.body(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"m"}}'),
+        {"protocol": "UNHEALTHY a2a_protocol"},
+    ),
     "no id": (reply.with_id(None, "result"), {"protocol": "UNHEALTHY a2a_protocol"}),
     "not JSON": (
         reply.body(b"<html>hello</html>", headers=[("Content-Type", "text/html")]),

@@ -123,6 +123,14 @@ def test_the_edges_of_depth_and_number() -> None:
     assert len(read_config(chain(64)).targets) == 65
     with pytest.raises(ConfigError, match="deeper than 64"):
         read_config(chain(65))
+    for length, fits in ((64, True), (65, False)):  # whatever the order in which they are written
+        document = json.loads(chain(length))
+        document["targets"].reverse()
+        if fits:
+            assert len(read_config(json.dumps(document)).targets) == 65
+        else:
+            with pytest.raises(ConfigError, match="deeper than 64"):
+                read_config(json.dumps(document))
     assert len(read_config(chain(11, width=2)).targets) == 12  # 2^13 - 14 = 8178 entries
     with pytest.raises(ConfigError, match="more than 10000"):
         read_config(chain(12, width=2))

@@ -188,6 +188,9 @@ async def test_defaults_and_no_checks() -> None:
     peer = Peer()
     result = await check(a2a([]), peer)
     assert (result.status, statuses(result), peer.requests) == (Status.UNKNOWN, {}, [])
+    result = await check(a2a([], dependencies=(Dependency(Target(type="nonsense", endpoint="http://x/")),)), peer)
+    assert (result.status, statuses(result)) == (Status.UNKNOWN, {}), "no summary either"
+    assert result.dependencies[0].result.status is Status.MISCONFIGURED
 
 
 async def test_a_configuration_fault_sends_nothing() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -177,6 +178,19 @@ async def test_the_cap_is_kept_while_reading() -> None:
     ):
         finding = await against(reply.coded(data, coding), http=options)
         assert (finding.code, finding.reason) == wanted, coding
+
+
+async def test_a_compressed_bomb_is_never_held_whole() -> None:
+    """Pitfall 20: 64 MiB of zeros in 64 KiB take no more memory than the limit."""
+    bomb = reply.coded(reply.bomb(64 << 20))
+    tracemalloc.start()
+    try:
+        finding = await against(bomb, http=HttpOptions(body_contains="x"), timeout_ms=5000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert verdict(finding) == ("UNKNOWN", "http_limit")
+    assert peak < 16 << 20
 
 
 # -- TLS

@@ -187,6 +187,14 @@ def test_prometheus() -> None:
         assert len(keys) == len(set(keys))
 
 
+def test_names_come_back_from_prometheus_as_they_are_shown() -> None:
+    """Text format: backslash, quote and line break of a label are escaped."""
+    name = 'back\\slash "quoted"\nline\x1b'
+    text = render_prometheus([result(Status.HEALTHY, name=name)])
+    names = {one.labels["name"] for family in text_string_to_metric_families(text) for one in family.samples}
+    assert names == {r'back\slash "quoted"\nline\x1b'}
+
+
 # -- for people
 
 
