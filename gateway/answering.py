@@ -178,6 +178,11 @@ class Answering(HttpToolsProtocol):
                 self.transport.write(b"0\r\n\r\n")
             self._complete()
 
+    def eof_received(self) -> None:
+        """The caller has left. What it has not taken of a stream would keep the connection, and so the agent."""
+        if self._stream is not None:
+            self.transport.abort()
+
     def abort(self) -> None:
         """End the connection at once, whatever is still unsent."""
         self.transport.abort()
