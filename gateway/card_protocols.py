@@ -85,9 +85,12 @@ def _same_url(one: Any, other: Any) -> bool:
 
 
 def _version_text(value: Any) -> str | None:
+    """Read a version; drafts before 0.3, which clients refuse by their number, are spoken to like 0.3."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
-    return value if isinstance(value, str) and _VERSION.fullmatch(value) else None
+    if not isinstance(value, str) or not _VERSION.fullmatch(value):
+        return None
+    return value if _family(value) == V1_0 or _is_plain(value) else "0.3.0"
 
 
 def _family(version: str) -> str:
