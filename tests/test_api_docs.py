@@ -120,7 +120,7 @@ def test_the_error_table_is_the_programs() -> None:
 
 def test_http_statuses_of_errors_are_named() -> None:
     section = PAGE.split("\n## Calls")[1].split("\n## ")[0]
-    for status in {fault.http for fault in FAULTS.values()}:
+    for status in {fault.status(a2a) for fault in FAULTS.values() for a2a in (False, True)}:
         assert f"| {status} |" in section
 
 
