@@ -93,6 +93,7 @@ class Answering(HttpToolsProtocol):
         self.done: asyncio.Future[None] | None = None
         self._stream: Stream | None = None
         self._chunked = False
+        self._full = False
 
     def close(self) -> None:
         """End the connection once everything written is sent."""
@@ -142,6 +143,9 @@ class Answering(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.close()
         self.on_response_complete()
+        if self.flow.write_paused and not self.transport.is_closing():
+            self._full = True  # no further request before this answer is taken: it could be answered as well
+            self.flow.pause_reading()
 
     def _cut_off(self, cycle: object) -> None:
         """End the connection of a caller that has not taken its answer in time (contract 2.3)."""
@@ -200,6 +204,9 @@ class Answering(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """The caller has caught up."""
         super().resume_writing()
+        if self._full:
+            self._full = False
+            self.flow.resume_reading()
         if self._stream is not None:
             self._stream.resume()
 

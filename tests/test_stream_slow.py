@@ -209,15 +209,38 @@ async def test_a_caller_that_takes_nothing_of_the_end(version: str, agent: Fault
 
 async def test_an_answer_not_taken_before_the_stream(agent: FaultAgent) -> None:
     """Contract 3.5: memory is bounded too when the connection was full before the stream began."""
-    big = b'{"jsonrpc":"2.0","id":7,"result":"%b"}' % (b"x" * 9 * MB)
-    agent.next(reply.body(big), pour(b'data: {"x":"%b"}\n\n' % (b"x" * 4000), total=100 * MB))
+    agent.next(pour(b'data: {"x":"%b"}\n\n' % (b"x" * 4000), total=100 * MB))
     async with serving(agent) as gateway:
-        async with stalled(gateway.port, request()) as caller:
+        for n in range(60):
+            await gateway.register(agent, f"big-{n}", metadata={"x": "x" * 200_000})
+        listing = b"GET /agents HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        async with stalled(gateway.port, listing) as caller:
+            await asyncio.sleep(0.3)  # nothing tells when an answer is written that nobody takes
+            await asyncio.get_running_loop().sock_sendall(caller, request())
+            await agent.received(1)
+            assert await held(agent) < KERNEL
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_answers_not_taken_hold_up_the_next_request(door: Door, agent: FaultAgent) -> None:
+    """Contract 2.3: otherwise a caller who asks and asks and never reads could fill the gateway's memory."""
+    big = b'{"jsonrpc":"2.0","id":7,"result":"%b"}' % (b"x" * 9 * MB)
+    agent.always(reply.body(big))
+    async with serving(agent) as gateway:
+        async with stalled(gateway.port, request(door=door)) as caller:
+            loop = asyncio.get_running_loop()
             await agent.received(1)
             await eventually(lambda: not gateway.lifecycle.in_flight)
-            await asyncio.get_running_loop().sock_sendall(caller, request())
-            await agent.received(2)
-            assert await held(agent) < len(big) + KERNEL
+            await loop.sock_sendall(caller, request(door=door))
+            await asyncio.sleep(0.3)  # time in which it would be read
+            assert len(agent.requests) == 1
+            size = 0
+            async with asyncio.timeout(10):
+                while size < 2 * len(big):
+                    data = await loop.sock_recv(caller, MB)
+                    assert data, f"cut off after {size} bytes"
+                    size += len(data)
+            assert len(agent.requests) == 2
 
 
 @pytest.mark.parametrize("door", DOORS)
