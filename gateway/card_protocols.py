@@ -12,7 +12,7 @@ V1_0: Final = "1.0"
 JSONRPC: Final = "JSONRPC"
 
 _FAMILIES: Final = (V1_0, V0_3)
-_VERSION: Final = re.compile(r"v?(\d{1,9})([.+-][0-9A-Za-z.+-]{0,64})?", re.ASCII)
+_VERSION: Final = re.compile(r"v?(\d{1,9})(?:\.\d{1,9}){0,3}(?:[+-][0-9A-Za-z.+-]{1,64})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
