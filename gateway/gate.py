@@ -129,7 +129,7 @@ class Gate:
 
     async def judge_rest(self, method: str, path: bytes, headers: Headers, told: Verdict) -> Verdict:
         """Judge a request to a REST route whose origin is trusted."""
-        if method in _READING and _PUBLIC(path):
+        if is_public(method, path):
             return told
         verdict = await self._judge_token(headers, told.cors)
         identity = verdict.identity
@@ -171,6 +171,11 @@ class Gate:
             return Verdict(await self._auth.authenticate(headers), cors=told)
         except InvalidTokenError:
             return Verdict(refused=UNAUTHENTICATED, cors=told)
+
+
+def is_public(method: str, path: bytes) -> bool:
+    """Tell whether everybody may send this request, whose path is as it came (contract 1)."""
+    return method in _READING and _PUBLIC(path) is not None
 
 
 def check_grants(identity: Identity, agent: bytes, inbound: Inbound, authenticated: bool) -> None:

@@ -513,6 +513,7 @@ async def test_the_routes_are_described(gateway: Gateway) -> None:
     register = paths["/agents/register"]["post"]
     card = register["requestBody"]["content"]["application/json"]["schema"]
     assert card["required"] == ["agent_id", "name", "url"]
-    assert {*register["responses"]} == {"200", "400", "403", "409", "413", "503"}
+    at_the_gate = {"401", "403", "404", "421", "429"}
+    assert {*register["responses"]} == {"200", "400", "403", "409", "413", "503"} | at_the_gate
     assert [one["name"] for one in paths["/agents"]["get"]["parameters"]] == ["skill_tags", "q", "health", "limit"]
     assert [one["name"] for one in paths["/agents/{agent_id}"]["delete"]["parameters"]] == ["agent_id"]
