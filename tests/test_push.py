@@ -37,7 +37,7 @@ async def agent() -> AsyncIterator[FaultAgent]:
 
 @pytest.fixture
 async def gateway(agent: FaultAgent) -> AsyncIterator[Running]:
-    async with running(a2a={"agent_max_concurrency": 1, "default_timeout_seconds": 0.3}) as it:
+    async with running(a2a={"agent_max_concurrency": 1}) as it:
         await it.register(agent)
         yield it
 
@@ -159,18 +159,22 @@ FAILURES: dict[str, tuple[str, Behaviour, str, int]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-async def test_failures_before_it_opens(name: str, gateway: Running, agent: FaultAgent) -> None:
+async def test_failures_before_it_opens(name: str, agent: FaultAgent) -> None:
     """Contract 3.6: the JSON-RPC errors of 2.4 with id null; pitfalls 50, 52."""
     path, behaviour, reason, code = FAILURES[name]
     agent.always(behaviour)
-    for _ in range(2):  # one more than there are slots
-        stream, body = await answer(gateway, path)
-        assert (stream.status, stream.header("content-type")) == (200, "application/json")
-        assert stream.header("x-gateway-error") == reason
-        value = json.loads(body)
-        assert (list(value), value["id"], value["error"]["code"]) == (["jsonrpc", "id", "error"], None, code)
-    await eventually(lambda: not gateway.lifecycle.in_flight)
-    assert await gateway.metric("kubemq_a2a_sse_streams_active") == 0
+    limits = {"agent_max_concurrency": 1, "default_timeout_seconds": 0.3 if name == "silence" else 30}
+    async with running(a2a=limits) as gateway:
+        await gateway.register(agent)
+        for _ in range(2):  # one more than there are slots
+            stream, body = await answer(gateway, path)
+            assert (stream.status, stream.header("content-type")) == (200, "application/json")
+            assert stream.header("x-gateway-error") == reason
+            value = json.loads(body)
+            assert (list(value), value["id"]) == (["jsonrpc", "id", "error"], None)
+            assert value["error"]["code"] == code
+        await eventually(lambda: not gateway.lifecycle.in_flight)
+        assert await gateway.metric("kubemq_a2a_sse_streams_active") == 0
 
 
 async def test_busy_and_shutting_down(agent: FaultAgent) -> None:

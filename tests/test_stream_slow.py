@@ -170,7 +170,7 @@ async def test_the_final_grace_after_a_stall(agent: FaultAgent) -> None:
                 assert len((await stream.event()).data) > 6 * MB
                 begun = loop.time()
                 assert await stream.rest() == []
-                assert loop.time() - begun < 2.4
+                assert loop.time() - begun < 4
 
 
 async def test_a_slow_reader_gets_the_end_of_a_stream(agent: FaultAgent) -> None:

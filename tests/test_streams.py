@@ -117,7 +117,8 @@ async def test_failures_before_it_opens(name: str, door: Door, gateway: Running,
     """Contract 3.1; pitfalls 81, 83: nothing is committed before the agent's status line is judged."""
     behaviour, reason, code = BEFORE[name]
     agent.always(behaviour)
-    body = CALL.replace(b'"params":{}', b'"params":{"configuration":{"timeout":0.3}}')
+    timeout = b"0.3" if name == "silence" else b"10"
+    body = CALL.replace(b'"params":{}', b'"params":{"configuration":{"timeout":%b}}' % timeout)
     for _ in range(3):  # one more than there are slots
         async with calling(gateway.port, request(body, door=door)) as answer:
             await answer.head()
