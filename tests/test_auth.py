@@ -206,7 +206,11 @@ def test_a_token_without_an_algorithm() -> None:
     assert refused(issuer.forged(json.dumps(issuer.claims()).encode(), {}, SECRET, "HS256"))
 
 
-@pytest.mark.parametrize("signed_with", [PEM, PEM.strip(), PEM.replace(b"\n", b"\r\n"), PEM + b"\n", b""])
+@pytest.mark.parametrize(
+    "signed_with",
+    [PEM, PEM.strip(), PEM.replace(b"\n", b"\r\n"), PEM + b"\n", b""],
+    ids=["as it is", "stripped", "crlf", "one more line", "nothing"],
+)
 @pytest.mark.parametrize("algorithm", ["HS256", "HS512"])
 def test_a_public_key_is_no_secret(signed_with: bytes, algorithm: str) -> None:
     """Pitfall 135: key confusion."""

@@ -49,6 +49,17 @@ def test_a_certificate_holds_a_key(tmp_path: Any) -> None:
         (issuer.public_pem(dsa.generate_private_key(1024)), "must be RSA, EC"),
         (issuer.public_pem(x25519.X25519PrivateKey.generate()), "must be RSA, EC"),
     ],
+    ids=[
+        "empty",
+        "text",
+        "key of nothing",
+        "certificate of nothing",
+        "private",
+        "short",
+        "secp256k1",
+        "dsa",
+        "x25519",
+    ],
 )
 def test_keys_that_cannot_be_used_say_why(pem: bytes, why: str) -> None:
     with pytest.raises(UnusableKeyError, match=why):
@@ -56,7 +67,9 @@ def test_keys_that_cannot_be_used_say_why(pem: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "secret", ["", issuer.public_pem(rsa_key()).decode(), issuer.private_pem(ec_key()).decode()]
+    "secret",
+    ["", issuer.public_pem(rsa_key()).decode(), issuer.private_pem(ec_key()).decode()],
+    ids=["empty", "public key", "private key"],
 )
 def test_what_is_no_secret(secret: str) -> None:
     with pytest.raises(UnusableKeyError) as caught:
@@ -139,6 +152,7 @@ def test_private_members_are_not_read() -> None:
         *(b"", b"<html>", b"[]", b"null", b"5", b"{}", b"\xff", b"[" * 9999),
         *(b'{"keys":5}', b'{"keys":{}}', b'{"keys":[]}', issuer.key_set(jwk(rsa_key(), "k", use="enc"))),
     ],
+    ids=lambda _: "document",
 )
 def test_what_is_no_key_set(document: bytes) -> None:
     with pytest.raises(UnusableKeyError):

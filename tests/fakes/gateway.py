@@ -15,6 +15,7 @@ import yaml
 
 from tests.fakes.agent import Log
 from tests.fakes.program import clean_environment
+from tests.fakes.secrets import secrets_in
 
 COMMAND = Path(sys.executable).with_name("vitalgate")
 START_SECONDS = 20.0
@@ -70,6 +71,7 @@ class GatewayProcess:
         await self.http.aclose()
         if self._process.returncode is None:
             await self.stop()
+        assert not secrets_in("\n".join(self.lines))
 
     async def start(self) -> None:
         """Starts it, or starts it again with the same folder and settings."""

@@ -19,6 +19,7 @@ from gateway.lifecycle import Lifecycle
 from gateway.logs import Logs
 from gateway.settings import Settings
 from tests.fakes.agent import FaultAgent
+from tests.fakes.secrets import secrets_in
 
 
 async def eventually(condition: Callable[[], bool], within: float = 5.0) -> None:
@@ -108,3 +109,4 @@ async def running(
                 await serving
             logs.close()
             os.close(descriptor)
+            assert not secrets_in(path.read_text(errors="replace"))  # noqa: ASYNC240
