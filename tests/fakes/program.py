@@ -117,9 +117,9 @@ def sdk13_agent(*options: str) -> Program:
     return Program(SDK13, FAKES / "sdk13" / "agent.py", *options)
 
 
-def sdk03_agent() -> Program:
+def sdk03_agent(*options: str) -> Program:
     """An official SDK 0.3.26 agent: protocol 0.3."""
-    return Program(SDK03, FAKES / "sdk03" / "agent.py")
+    return Program(SDK03, FAKES / "sdk03" / "agent.py", *options)
 
 
 async def sdk13_client(base: str) -> Record:

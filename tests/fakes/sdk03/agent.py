@@ -9,6 +9,7 @@ artifact.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import socket
 import sys
@@ -82,7 +83,9 @@ def card(base: str) -> AgentCard:
 
 
 def main() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=0, help="of an earlier run, to come back as it")
+    listener = socket.create_server(("127.0.0.1", parser.parse_args().port))
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
     handler = DefaultRequestHandler(
         agent_executor=Executor(),

@@ -101,8 +101,9 @@ def application(base: str, *, only_v1: bool) -> Starlette:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only-v1", action="store_true")
+    parser.add_argument("--port", type=int, default=0, help="of an earlier run, to come back as it")
     options = parser.parse_args()
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", options.port))
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
     server = uvicorn.Server(uvicorn.Config(application(base, only_v1=options.only_v1), log_level="warning"))
     server.config.timeout_graceful_shutdown = 1
