@@ -47,7 +47,7 @@ def found(text: str, secrets: list[str]) -> list[str]:
     return [secret for secret in secrets if any(form in text for form in forms(secret))]
 
 
-def settings(agent: FaultAgent, level: str) -> dict[str, Any]:
+def settings(level: str) -> dict[str, Any]:
     return {
         "auth": {"enable": True, "secret_env": "JWT_SECRET"},
         "upstream": {"caller_credentials": True, "credentials": {"echo": {"bearer_env": "AGENT_TOKEN"}}},
@@ -59,33 +59,47 @@ def settings(agent: FaultAgent, level: str) -> dict[str, Any]:
 @pytest.mark.parametrize("level", ["info", "debug"])
 async def test_no_secret_in_logs_metrics_errors_or_tracebacks(tmp_path: Path, level: str) -> None:
     good = issuer.token(JWT_SECRET)
-    secrets = [
-        JWT_SECRET,
-        AGENT_TOKEN,
-        CALLERS_OWN,
-        IN_BODY,
-        IN_QUERY,
-        IN_COOKIE,
-        BAD_TOKEN,
-        good,
-        good.split(".")[2],
-    ]
+    secrets = [JWT_SECRET, AGENT_TOKEN, CALLERS_OWN, IN_BODY, IN_QUERY, IN_COOKIE, BAD_TOKEN]
+    secrets += [good, good.split(".")[2]]
     body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"text": IN_BODY}}
+    headers = {**issuer.bearer(good), "cookie": IN_COOKIE, "X-Agent-Authorization": f"Bearer {CALLERS_OWN}"}
     told: list[str] = []
-    async with (
-        FaultAgent() as agent,
-        GatewayProcess(tmp_path, settings(agent, level), environment=ENVIRONMENT) as it,
-    ):
-        headers = {**issuer.bearer(good), "cookie": IN_COOKIE, "X-Agent-Authorization": f"Bearer {CALLERS_OWN}"}
+    gateway = GatewayProcess(tmp_path, settings(level), environment=ENVIRONMENT)
 
-        async def ask(method: str, path: str, **more: Any) -> None:
-            answer = await it.http.request(method, path, **{"headers": headers, **more})
-            await ask("GET", "/metrics")
+    async def ask(method: str, path: str, **more: Any) -> None:
+        answer = await gateway.http.request(method, path, **{"headers": headers, **more})
+        told.append(f"{answer.headers} {answer.text}")
 
-        await it.stop()
+    async with FaultAgent() as agent, gateway:
+        card = {"agent_id": "echo", "name": "echo", "url": agent.at(f"/?key={IN_QUERY}")}
+        assert (await gateway.http.post("/agents/register", json=card, headers=headers)).status_code == 200
+        for behaviour in (
+            reply.result("ok"),
+            reply.reset(),
+            reply.body(b"no", status=500),
+            reply.body(b"<html>", status=200),
+            reply.raw(b"garbage\r\n\r\n", close=True),
+            reply.hang(),
+            reply.body(b"x", headers=[("Content-Type", "text/event-stream")]),
+        ):
+            agent.next(behaviour)
+            await ask("POST", f"/a2a/echo?token={IN_QUERY}", json=body)
+        await ask("POST", "/a2a/echo", json=body, headers=issuer.bearer(BAD_TOKEN))
+        await ask("POST", "/a2a/echo", json=body, headers={"authorization": f"Basic {BAD_TOKEN}"})
+        await ask("POST", "/a2a/echo", json=body, headers=issuer.bearer(good) | {"X-Agent-Authorization": good})
+        await ask("POST", "/a2a/echo", content=f'{{"id":1,"{IN_BODY}'.encode())
+        await ask("POST", "/agents/register", content=f'{{"agent_id":"{IN_BODY}'.encode())
+        wrong = {"agent_id": "x", "url": f"http://u:{IN_BODY}@h/", "name": IN_BODY}
+        await ask("POST", "/agents/register", json=wrong)
+        await ask("GET", f"/agents?token={IN_QUERY}&limit={IN_QUERY}", headers=issuer.bearer(BAD_TOKEN))
+        await ask("GET", f"/agents?limit={IN_QUERY}")
+        await ask("GET", f"/nope?token={IN_QUERY}")
+        await ask("GET", "/health/agents")
+        await ask("GET", "/metrics")
+        await gateway.stop()
     assert not found("\n".join(told), secrets)
-    assert not found("\n".join(it.lines), secrets)
-    assert len([line for line in it.lines if '"audit"' in line]) >= 5  # it did write
+    assert not found("\n".join(gateway.lines), secrets)
+    assert len([line for line in gateway.lines if '"audit"' in line]) >= 5  # it did write
 
 
 def vitalgate(*arguments: str, home: Path, **environment: str) -> str:
