@@ -18,6 +18,7 @@ from uvicorn._types import ASGI3Application
 
 from gateway import cards
 from gateway.answering import ServerLimits
+from gateway.credentials import read_credentials
 from gateway.dispatch import Dispatch, Doors
 from gateway.errors import StartError
 from gateway.gate import Gate
@@ -182,10 +183,7 @@ def _application(
         metrics,
         concurrency=settings.a2a.agent_max_concurrency,
         user_agent=f"vitalgate/{VERSION}",
-        credentials={
-            agent_id: environ.get(credential.bearer_env)
-            for agent_id, credential in settings.upstream.credentials.items()
-        },
+        credentials=read_credentials(settings.upstream.credentials, environ),
         admission=health.admission,
     )
     proxy = Proxy(

@@ -109,8 +109,6 @@ class Call:
             raise Refused("CONTENT_TYPE", "")
         if request.body is None:
             raise Refused("REQUEST_TOO_LARGE", "")
-        if not request.agent:
-            raise Refused("EMPTY_AGENT_ID", "")
         envelope = self._envelope = jsonrpc.read(request.body)
         self._hear(envelope)
         if request.identity.grants is not EVERYTHING or inbound.credential is not None:
@@ -420,6 +418,8 @@ class Call:
 
 
 def _unknown_agent(segment: bytes) -> Refused:
+    if not segment:
+        return Refused("EMPTY_AGENT_ID", "")
     if not is_agent_id(segment):
         return Refused("INVALID_AGENT_ID", "")
     return Refused("AGENT_NOT_FOUND", segment.decode())

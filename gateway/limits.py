@@ -14,7 +14,7 @@ _ROUNDING: Final = 1e-9
 class Slots:
     """A counter with a limit; nobody queues. Whoever has taken a slot gives it back exactly once."""
 
-    __slots__ = ("limit", "used")
+    __slots__ = ("__weakref__", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

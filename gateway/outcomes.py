@@ -78,7 +78,12 @@ def of_failure(failure: Failure, agent_id: str, timeout: float) -> Outcome:
 
 
 def is_told_by_status(status: int, failure: Failure) -> bool:
-    """Tell whether the status alone decides: the body of a 4xx or 5xx could not be had, but nobody needs it."""
+    """Tell whether the status alone decides: the body could not be had, but nobody needs it.
+
+    "Not now" holds whatever the body; any other 4xx or 5xx has at least been said in full by its head.
+    """
+    if status in UNAVAILABLE_RETRY:
+        return failure.kind is not FailureKind.CANCELLED
     return status >= 400 and failure.kind in (FailureKind.UNDECODABLE, FailureKind.TOO_LARGE)
 
 

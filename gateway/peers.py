@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
+from weakref import WeakValueDictionary
 
 from gateway.admission import UNWATCHED, Admission
 from gateway.limits import Slots
@@ -79,6 +80,8 @@ class Peers:
         self._credentials = credentials
         self._admission = admission
         self._peers: dict[bytes, Peer] = {}
+        # Calls in flight keep theirs alive: an agent that leaves and returns meanwhile gets no new ones.
+        self._slots: WeakValueDictionary[bytes, Slots] = WeakValueDictionary()
         registry.on_change(self._changed)
 
     def find(self, segment: bytes) -> Peer | None:
@@ -96,7 +99,7 @@ class Peers:
 
     def _remember(self, segment: bytes, agent: Agent, known: Peer | None) -> Peer:
         pool = self._upstream.pool(agent.location)
-        slots = Slots(self._concurrency) if known is None else known.slots
+        slots = self._slots.setdefault(segment, Slots(self._concurrency))
         token = self._credentials.get(agent.agent_id, "")
         credential = b"Authorization: Bearer " + token.encode() + b"\r\n" if token else b""
         cells = self._metrics.cells(agent.agent_id)

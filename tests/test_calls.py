@@ -198,6 +198,9 @@ async def test_empty_agent_id(path: str, gateway: Running) -> None:
     response = await gateway.client.post(path, content=CALL, headers={"content-type": "application/json"})
     assert response.json()["error"]["code"] == -32600
     assert response.json()["error"]["message"] == "empty agent id"
+    assert response.json()["id"] == 7
+    unreadable = await gateway.client.post(path, content=b"{", headers={"content-type": "application/json"})
+    assert unreadable.json()["error"]["code"] == -32700
 
 
 async def test_a_trailing_slash_is_the_same_and_never_a_redirect(gateway: Running, agent: FaultAgent) -> None:
@@ -419,6 +422,23 @@ async def test_101_parallel_calls_at_limit_100(gateway: Running, agent: FaultAge
     answers = await asyncio.gather(*calls)
     assert [answer.content for answer in answers] == [ANSWER] * 100
     assert (await gateway.call(CALL)).content == ANSWER
+
+
+async def test_leaving_and_returning_brings_no_new_slots(agent: FaultAgent) -> None:
+    """Contract 2.3: the limit holds for the agent, whatever becomes of its registration."""
+    async with running(a2a={"agent_max_concurrency": 1}) as gateway:
+        await gateway.register(agent)
+        agent.always(reply.hang())
+        flying = asyncio.create_task(gateway.call(CALL))
+        await agent.received(1)
+        assert (await gateway.client.delete("/agents/echo")).status_code == 200
+        await gateway.register(agent)
+        assert (await gateway.call(CALL)).headers["x-gateway-error"] == "SERVER_BUSY"
+        flying.cancel()
+        await asyncio.gather(flying, return_exceptions=True)
+        await agent.all_closed()
+        agent.always(reply.body(ANSWER))
+        assert (await gateway.call(CALL)).content == ANSWER
 
 
 async def test_a_busy_agent_starves_no_other(gateway: Running, agent: FaultAgent) -> None:

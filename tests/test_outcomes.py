@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,11 @@ def unavailable(status: int, retry: str, body: bytes = HTML, **extra: str) -> Ro
     )
 
 
+def unavailable_raw(head: bytes, retry: str, *, close: bool) -> Row:
+    behaviour = reply.close(head) if close else reply.hang(head)
+    return replace(unavailable(503, retry), behaviour=behaviour)
+
+
 def http_error(status: int, body: bytes, foreign: Any) -> Row:
     return Row(
         reply.body(body, status=status),
@@ -160,6 +165,8 @@ ROWS = {
     "short body": lost(reply.short(ANSWER)),
     "cut chunks": lost(reply.chunked(ANSWER, end=False)),
     "hang": timed_out(reply.hang()),
+    "503 cut short": unavailable_raw(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\n", "safe", close=True),
+    "503 hanging": unavailable_raw(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\n", "safe", close=False),
     "hang in the body": timed_out(reply.hang(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")),
     "dribble": timed_out(reply.dribble(reply.wire(body=ANSWER), size=1, every=0.05)),
     "too large": too_large(reply.body(b'{"a":"' + b"x" * CAP + b'"}')),
@@ -426,11 +433,13 @@ async def test_credential_missing_and_credential_sent(agent: FaultAgent) -> None
         "false",
         "no",
     )
-    async with running(upstream=settings) as gateway:
-        await gateway.register(agent)
-        check_error(await gateway.call(CALL), row)
-        check_error(await gateway.call(CALL, headers=A2A), row, a2a=True)
-        assert agent.requests == []
+    for unusable in (None, "", " ", "a b", "a\r\nX-Evil: 1", "a\n", "\udcff", "é"):
+        environ = {} if unusable is None else {"ECHO_TOKEN": unusable}
+        async with running(upstream=settings, environ=environ, health={"enable": False}) as gateway:
+            await gateway.register(agent)
+            check_error(await gateway.call(CALL), row)
+            check_error(await gateway.call(CALL, headers=A2A), row, a2a=True)
+            assert agent.requests == []
     async with running(upstream=settings, environ={"ECHO_TOKEN": "s3cret"}) as gateway:
         await gateway.register(agent)
         assert (await gateway.call(CALL, headers={"Authorization": "Bearer mine"})).content == ANSWER
