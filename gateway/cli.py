@@ -19,6 +19,7 @@ BAD_CONFIGURATION = 1
 USAGE = 2
 CANNOT_START = 3
 INTERRUPTED = 130
+_A_DAY = 86400
 
 ELSEWHERE: Mapping[str, str] = {
     "ping": "healthcheck.cli:ping",
@@ -89,6 +90,8 @@ def serve(config: str | None, host: str | None, port: int | None, demo: bool) ->
     settings = _load(
         config, os.environ, {name: value for name, value in given.items() if value is not None}
     ).settings
+    if demo and settings.auth.enable and settings.auth.secret_env is None:
+        raise click.UsageError("--demo has no token here; run vitalgate demo --token-env NAME beside it")
     if demo and settings.server.port == 0:
         raise click.UsageError("--demo needs a port to find the gateway at; 0 lets the system choose one")
     from gateway import app, server
@@ -141,7 +144,8 @@ def check(file: str) -> None:
 @click.option("--id", "agent_id", default="demo", show_default=True, help="Agent id to register as.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address the agent listens on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Its port; by default any free one.")
-def demo(gateway: str, agent_id: str, host: str, port: int) -> None:
+@click.option("--token-env", metavar="NAME", help="Environment variable with its token, where one is asked for.")
+def demo(gateway: str, agent_id: str, host: str, port: int, token_env: str | None) -> None:
     """Run a small agent that registers itself and answers with what it was told.
 
     It speaks A2A 0.3 and 1.0, sends heartbeats, registers again when the gateway has forgotten it, and
@@ -155,8 +159,11 @@ def demo(gateway: str, agent_id: str, host: str, port: int) -> None:
     from gateway import demo as agent
 
     gateway = _base_url(gateway)
+    shown = os.environ.get(token_env, "") if token_env else ""
+    if token_env and not shown:
+        raise click.UsageError(f"{token_env} is not set")
     with _start_errors():
-        agent.run(agent.Demo(agent_id, gateway, host, port, _version()), click.echo)
+        agent.run(agent.Demo(agent_id, gateway, host, port, _version(), shown), click.echo)
 
 
 @cli.command()
@@ -266,7 +273,8 @@ def _demo_beside(settings: Settings) -> Iterator[None]:
     anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - the address to call, not to listen on
     host = anywhere.get(settings.server.host, settings.server.host)
     gateway = f"http://[{host}]:{settings.server.port}" if ":" in host else f"http://{host}:{settings.server.port}"
-    with agent.beside(agent.Demo("demo", gateway, version=_version()), click.echo):
+    shown = _minted(settings, "demo", None, None, None, _A_DAY) if settings.auth.enable else ""
+    with agent.beside(agent.Demo("demo", gateway, version=_version(), token=shown), click.echo):
         yield
 
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx
 import uvicorn
@@ -34,13 +34,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What to run: the agent's id, its gateway's base URL, and where to listen (port 0: any free one)."""
+    """What to run: the agent's id, its gateway's base URL, where to listen (port 0: any free one), its token."""
 
     agent_id: str
     gateway: str
     host: str = "127.0.0.1"
     port: int = 0
     version: str = "0.0.0"
+    token: str = field(default="", repr=False)
 
 
 def run(demo: Demo, say: Say) -> None:
@@ -97,7 +98,10 @@ async def serve(
         uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1)
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    async with httpx.AsyncClient(base_url=demo.gateway, trust_env=False, timeout=_ANSWER_TIME) as client:
+    shown = {"Authorization": f"Bearer {demo.token}"} if demo.token else {}
+    async with httpx.AsyncClient(
+        base_url=demo.gateway, headers=shown, trust_env=False, timeout=_ANSWER_TIME
+    ) as client:
         membership = Membership(demo, {"agent_id": demo.agent_id, **agent_card}, client, say)
         await _until(stop, membership.stay())
         if leave:
@@ -223,7 +227,8 @@ def curl(demo: Demo) -> str:
     """A command line that sends the agent a message through the gateway; to be pasted into a shell."""
     message = {"kind": "message", "role": "user", "messageId": "1", "parts": [{"kind": "text", "text": "hello"}]}
     request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
+    shown = '-H "Authorization: Bearer $(vitalgate token me)" ' if demo.token else ""
     return (
-        f"curl -s {demo.gateway}/a2a/{demo.agent_id} -H 'Content-Type: application/json' "
+        f"curl -s {demo.gateway}/a2a/{demo.agent_id} {shown}-H 'Content-Type: application/json' "
         f"-d '{json.dumps(request, separators=(',', ':'))}'"
     )

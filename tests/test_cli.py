@@ -171,7 +171,7 @@ def test_the_demos_own_start_errors_are_one_line_too(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         line = one_line(run("demo", "--port", port, home=tmp_path), 3)
-    assert line == f"the demo agent cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert line == f"the demo agent cannot listen on 127.0.0.1:{port}: address already in use"
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
