@@ -20,6 +20,7 @@ from tests.fakes.stream_reply import pour, sse
 DOORS: tuple[Door, ...] = ("direct", "asgi")
 MB = 1 << 20
 FINAL = b'data: {"jsonrpc":"2.0","id":7,"result":{"kind":"message","text":"%b"}}\n\n' % (b"x" * 6 * MB)
+WORKING = b'data: {"jsonrpc":"2.0","id":7,"result":{"kind":"status-update","status":{"state":"working"}}}\n\n'
 DONE = b'event: task.done\ndata: {"ok":1}\n\n'
 KERNEL = 12 * MB
 """More than the kernel holds of a loopback connection in both directions, and what the gateway reads ahead."""
@@ -171,6 +172,17 @@ async def test_the_final_grace_after_a_stall(agent: FaultAgent) -> None:
                 begun = loop.time()
                 assert await stream.rest() == []
                 assert loop.time() - begun < 4
+
+
+async def test_what_follows_a_final_event_is_not_lost_in_a_stall(agent: FaultAgent) -> None:
+    """Contract 3.5, row 2: while nothing is read from the agent its 2 s do not pass."""
+    agent.next(sse(FINAL, 0.3, WORKING))
+    async with serving(agent) as gateway, stalled(gateway.port, request()) as caller:
+        await agent.received(1)
+        await asyncio.sleep(2.6)
+        async with reading(caller) as stream:
+            first, second = await stream.rest()
+        assert (len(first.data) > 6 * MB, second.text + b"\n\n") == (True, WORKING)
 
 
 async def test_a_slow_reader_gets_the_end_of_a_stream(agent: FaultAgent) -> None:
