@@ -229,7 +229,10 @@ class Logs:
         self._writer.write(self._form({"time": now(), "level": "info", "event": "audit", **fields}))
 
     def close(self) -> None:
-        """Write what is queued and take the handlers off again."""
+        """Write what is queued and leave the loggers as they were."""
         for name in _OURS + _FOREIGN:
-            logging.getLogger(name).removeHandler(self._handler)
+            logger = logging.getLogger(name)
+            logger.removeHandler(self._handler)
+            logger.propagate = True
+            logger.setLevel(logging.NOTSET)
         self._writer.close()

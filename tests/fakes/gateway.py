@@ -14,8 +14,8 @@ import httpx
 import yaml
 
 from tests.fakes.agent import Log
+from tests.fakes.leaks import secrets_in
 from tests.fakes.program import clean_environment
-from tests.fakes.secrets import secrets_in
 
 COMMAND = Path(sys.executable).with_name("vitalgate")
 START_SECONDS = 20.0

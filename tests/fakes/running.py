@@ -19,7 +19,7 @@ from gateway.lifecycle import Lifecycle
 from gateway.logs import Logs
 from gateway.settings import Settings
 from tests.fakes.agent import FaultAgent
-from tests.fakes.secrets import secrets_in
+from tests.fakes.leaks import secrets_in
 
 
 async def eventually(condition: Callable[[], bool], within: float = 5.0) -> None:
