@@ -27,6 +27,7 @@ _SERVICE_LINK = re.compile(
     r"[A-Z0-9_]+_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+_TAG = "tag:yaml.org,2002:"
 
 
 @dataclass(slots=True)
@@ -96,39 +97,53 @@ def _read_yaml(data: bytes, layer: Layer) -> None:
         if second is not None:
             line = second.start_mark.line + 1
             layer.problems.append(f"{layer.name}:{line}: a second document; the file must hold one")
-        if isinstance(root, yaml.MappingNode):
+        if isinstance(root, yaml.MappingNode) and root.tag == f"{_TAG}map":
             layer.problems.extend(_survey(root, (), layer, set()))
             layer.tree = loader.construct_document(root)
-        elif root.tag != "tag:yaml.org,2002:null":
+        elif root.tag != f"{_TAG}null":
             layer.problems.append(f"{layer.name}: must be a mapping of sections: {', '.join(SECTIONS)}")
     finally:
         loader.dispose()
 
 
 def _survey(node: yaml.Node, path: Path, layer: Layer, visited: set[int]) -> Iterator[str]:
-    """Notes the line of every value and yields keys that stand twice. Aliased nodes are visited once."""
+    """Notes the line of every value; yields keys that stand twice or are no text, and takes the latter out.
+
+    Aliased nodes are visited once.
+    """
     if id(node) in visited:
         return
     visited.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            layer.origins[*path, index] = f"{layer.name}:{item.start_mark.line + 1}"
+            layer.origins.setdefault((*path, index), f"{layer.name}:{item.start_mark.line + 1}")
             yield from _survey(item, (*path, index), layer, visited)
     elif isinstance(node, yaml.MappingNode):
         yield from _survey_keys(node, path, layer, visited)
 
 
 def _survey_keys(node: yaml.MappingNode, path: Path, layer: Layer, visited: set[int]) -> Iterator[str]:
+    merged = [pair for pair in node.value if pair[0].tag == f"{_TAG}merge"]
+    named = [pair for pair in node.value if _is_text(pair[0])]
+    for key, _ in node.value:
+        if not _is_text(key) and key.tag != f"{_TAG}merge":
+            around = f"{dotted(path)}: " if path else ""
+            yield f"{layer.name}:{key.start_mark.line + 1}: {around}the key must be text (quote it)"
+    node.value = merged + named
     seen: set[str] = set()
-    for key, value in node.value:
+    for key, value in named:
         where = f"{layer.name}:{key.start_mark.line + 1}"
-        if key.tag != "tag:yaml.org,2002:str":
-            continue
         if key.value in seen:
             yield f"{where}: {dotted((*path, key.value))}: stands twice"
         seen.add(key.value)
-        layer.origins[*path, key.value] = where
+        layer.origins.setdefault((*path, key.value), where)
         yield from _survey(value, (*path, key.value), layer, visited)
+    for _, value in merged:  # last: what is named here stands here
+        yield from _survey(value, path, layer, visited)
+
+
+def _is_text(key: yaml.Node) -> bool:
+    return isinstance(key, yaml.ScalarNode) and key.tag == f"{_TAG}str"
 
 
 def dotted(path: Path) -> str:

@@ -104,6 +104,8 @@ def _store_url(text: str) -> str:
         raise expected("Redis is not available in this version; must be memory:// or sqlite:///FILE")
     if text != "memory://" and re.fullmatch(r"sqlite:///[^\x00-\x1f]+", text) is None:
         raise expected("must be memory:// or sqlite:///FILE")
+    if text.startswith("sqlite:///:memory:"):
+        raise expected("is no file; registrations that need not last are kept by memory://")
     return text
 
 
