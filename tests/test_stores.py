@@ -343,6 +343,18 @@ def test_redis_is_not_here_yet(url: str) -> None:
         open_store(url)
 
 
+def test_a_database_in_memory_is_no_file() -> None:
+    """Contract 5.3: SQLite's own name for it would be a file that keeps nothing."""
+    with pytest.raises(StoreError, match="memory://"):
+        open_store("sqlite:///:memory:")
+
+
+def test_a_home_that_nobody_knows() -> None:
+    """Architecture 5: one line that says what to do, not a traceback."""
+    with pytest.raises(StoreError, match=r"~nosuchuser/r\.db: no such home directory"):
+        open_store("sqlite:///~nosuchuser/r.db")
+
+
 async def test_relative_and_home_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
 ) -> None:
@@ -441,6 +453,14 @@ async def test_one_owner_whatever_the_file_is_called(file: Path, tmp_path: Path)
     await store.close()
 
 
+async def test_a_file_of_several_names(file: Path, tmp_path: Path) -> None:
+    """Architecture 4: each name would have a lock and a journal of its own."""
+    store = await opened(file)
+    (tmp_path / "link.db").hardlink_to(file)
+    assert "other names (hard links)" in await refusal(tmp_path / "link.db")
+    await store.close()
+
+
 @pytest.mark.parametrize("content", [b"this is no database, whatever it may be" * 40, b"x"])
 async def test_a_file_of_something_else(file: Path, content: bytes) -> None:
     write(file, content)
@@ -478,6 +498,45 @@ async def test_paths_that_cannot_be_written(file: str) -> None:
 async def test_a_directory_is_no_file(tmp_path: Path) -> None:
     write(tmp_path / "registry.db" / "x", b"")
     assert "Is a directory" in await refusal(tmp_path / "registry.db")
+
+
+async def test_a_pipe_or_a_device_is_no_file(tmp_path: Path) -> None:
+    """Contract 8: to read from one would hang the start."""
+    os.mkfifo(tmp_path / "pipe")
+    assert "no regular file" in await refusal(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    assert "no regular file" in await refusal(tmp_path / "null")
+
+
+async def test_a_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "loop.db").symlink_to(tmp_path / "loop.db")
+    assert "Too many levels of symbolic links" in await refusal(tmp_path / "loop.db")
+    await refusal(tmp_path / "loop.db" / "registry.db")
+
+
+@pytest.mark.parametrize("taken", ["registry.db", "registry.db-wal"])
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+async def test_nothing_is_kept_in_a_file_that_is_gone(
+    file: Path, tmp_path: Path, clock: ManualClock, taken: str, replaced: bool
+) -> None:
+    """Contract 5.3: what is answered survives; where it would not, the answer is 503 until the file is back."""
+    store = await opened(file, clock)
+    before = await store.put(agent(), TTL, 0)
+    (file.parent / taken).rename(tmp_path / "aside")
+    if replaced:
+        (file.parent / taken).write_bytes((tmp_path / "aside").read_bytes())
+    for refused in (
+        store.put(agent("a2"), TTL, 0),
+        store.renew("echo-01", TTL, None),
+        store.remove("echo-01", None),
+        store.grace(clock.clock.monotonic(), TTL),
+    ):
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            await refused
+    assert await store.list() == [before]
+    (tmp_path / "aside").replace(file.parent / taken)
+    await store.put(agent("a2"), TTL, 0)
+    await store.close()
 
 
 @pytest.fixture

@@ -93,7 +93,20 @@ def open_store(url: str, clock: Clock | None = None) -> Store:
     if url == "memory://":
         return MemoryStore(clock)
     if url.startswith(_SQLITE) and (file := url.removeprefix(_SQLITE)) and file.isprintable():
-        return SqliteStore(Path(file).expanduser(), clock)
+        return SqliteStore(_path(file), clock)
     if url.startswith(_REDIS):
         raise StoreError("registry.url: Redis is not available in this version; use sqlite:///FILE or memory://")
     raise StoreError("registry.url: must be memory:// or sqlite:///FILE")
+
+
+def _path(file: str) -> Path:
+    if file.startswith(":memory:"):
+        raise StoreError(
+            "registry.url: :memory: is no file; registrations that need not last are kept by memory://"
+        )
+    try:
+        return Path(file).expanduser().absolute()
+    except RuntimeError:
+        raise StoreError(
+            f"registry.url: {file}: no such home directory; name the file by its whole path"
+        ) from None

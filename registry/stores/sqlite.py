@@ -12,6 +12,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -171,15 +172,18 @@ class SqliteStore:
 class _File:
     """An open registry file, locked against other processes until it is closed or the process dies."""
 
-    def __init__(self, database: sqlite3.Connection, lock: int) -> None:
+    def __init__(self, database: sqlite3.Connection, lock: int, path: Path) -> None:
         self._database = database
         self._lock = lock
+        self._path = path
+        self._identity = _identity(path)
 
     def rows(self) -> list[tuple[str, str | None, str, str, bytes]]:
         return self._database.execute(_SELECT).fetchall()
 
     def write(self, change: Change) -> None:
         """One statement each, so it is done or not done."""
+        self._prove_in_place()
         if isinstance(change, Gone):
             self._database.execute("DELETE FROM agents WHERE agent_id = ?", (change.agent_id,))
             return
@@ -195,7 +199,19 @@ class _File:
             )
 
     def prove_writable(self) -> None:
+        self._prove_in_place()
         self._database.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _prove_in_place(self) -> None:
+        """SQLite goes on writing to files that were removed: what it keeps there is gone with the process."""
+        try:
+            in_place = _identity(self._path) == self._identity
+        except OSError as error:
+            raise StoreUnavailable(f"registry file {self._path}: {error.strerror}") from error
+        if not in_place:
+            raise StoreUnavailable(
+                f"registry file {self._path} was removed or replaced while in use: put it back, or restart"
+            )
 
     def close(self) -> None:
         self._database.close()
@@ -214,14 +230,14 @@ def _open(path: Path) -> _File:
     except OSError as error:
         raise StoreError(f"registry file {path}: {error.strerror}") from error
     try:
-        return _File(_database(path), lock)
+        return _File(_database(path), lock, path)
     except BaseException:
         os.close(lock)
         raise
 
 
 def _lock(path: Path) -> int:
-    descriptor = os.open(f"{path.resolve()}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(f"{os.path.realpath(path)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -254,9 +270,28 @@ def _touch(path: Path) -> None:
 
     SQLite takes a very short file for an empty database and would write over it.
     """
-    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    with open(os.open(path, flags, 0o600), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreError(f"registry file {path} is no regular file")
+        if status.st_nlink > 1:  # each name would have a lock and a journal of its own
+            raise StoreError(f"registry file {path} has other names (hard links): leave it one")
         if file.read(len(_MAGIC)) not in (b"", _MAGIC):
             raise StoreError(f"registry file {path}: file is not a database")
+
+
+def _identity(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    """Which files the names stand for: the database, and its journal, which lasts as long as we have it open."""
+    return _file_id(str(path)), _file_id(f"{os.path.realpath(path)}-wal")
+
+
+def _file_id(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None  # a file system on which SQLite keeps another kind of journal, or somebody took it away
+    return status.st_dev, status.st_ino
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
