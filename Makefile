@@ -8,7 +8,7 @@ JOBS ?= 2
 # Further arguments for pytest or the benchmark: make test ARGS="-k stream".
 ARGS ?=
 
-.PHONY: help run test test-full lint format bench clean .venv .venv-sdk03 .venv-bench .js-sdk
+.PHONY: help run test test-full test-floors lint format bench clean .venv .venv-sdk03 .venv-floors .venv-bench .js-sdk
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -20,8 +20,14 @@ run: .venv/.installed  ## start the gateway on 127.0.0.1:9090 with a demo agent;
 test: lint .venv-sdk03/.installed .js-sdk  ## all checks, and the tests that take less than ten minutes
 	.venv/bin/pytest -q -n $(JOBS) -m "not long" $(ARGS)
 
-test-full: lint .venv-sdk03/.installed .js-sdk  ## the same with soak, fuzz and large-fleet tests
+test-full: lint .venv-sdk03/.installed .js-sdk test-floors  ## the same with soak, fuzz and large-fleet tests, and test-floors
 	.venv/bin/pytest -q -n $(JOBS) $(ARGS)
+
+# What the lower bounds of pyproject.toml carry: the command, the settings, the server, the registry, and calls.
+FLOOR_TESTS = cli settings server lifecycle hosts routes_registry routes_cards routes_health events calls streams push \
+	auth health_cli
+test-floors: .venv-floors/.installed  ## a subset of the tests on the oldest dependencies allowed
+	.venv-floors/bin/pytest -q -n $(JOBS) -m "not long" $(FLOOR_TESTS:%=tests/test_%.py) tests/system/test_gateway_process.py
 
 lint: .venv/.installed-dev  ## style, types, and which package may import which
 	.venv/bin/ruff check .
@@ -37,12 +43,13 @@ bench: .venv-bench/.installed  ## measure beside nginx, Envoy and the reference 
 	.venv-bench/bin/python tests/benchmarks/run.py $(ARGS)
 
 clean:  ## remove the virtual environments and caches
-	rm -rf .venv .venv-sdk03 .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-sdk03 .venv-floors .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf build dist *.egg-info $(JS_SDK:%=%/node_modules)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: .venv/.installed-dev
 .venv-sdk03: .venv-sdk03/.installed
+.venv-floors: .venv-floors/.installed
 .venv-bench: .venv-bench/.installed
 
 # $(call venv,DIRECTORY): a virtual environment, and a clear word if it cannot be made.
@@ -70,6 +77,15 @@ endef
 	$(call venv,.venv-sdk03)
 	@echo "installing a2a-sdk 0.3.26 for the tests ..."
 	@.venv-sdk03/$(PIP) 'a2a-sdk[http-server]==0.3.26'
+	@touch $@
+
+# Every dependency at its lower bound, and current tools to test with. PYTHON must be one that has wheels of them.
+.venv-floors/.installed: pyproject.toml tests/floors.py
+	$(call venv,.venv-floors)
+	@echo "installing vitalgate with the oldest dependencies it allows ..."
+	@.venv-floors/bin/python tests/floors.py >.venv-floors/constraints.txt
+	@.venv-floors/$(PIP) -e . -c .venv-floors/constraints.txt \
+		cryptography hypothesis jsonschema pytest pytest-asyncio pytest-timeout pytest-xdist
 	@touch $@
 
 # Clients made with the JavaScript SDK, where there is a node: without one the tests skip them, and say so.
