@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -22,8 +19,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.fakes.issuer import SECRET, bearer, token
-from tests.fakes.running import running
+from tests.fakes.beside import Beside
+from tests.fakes.issuer import bearer, token
 
 CHECKS = (
     not_a_server_error,
@@ -34,34 +31,6 @@ CHECKS = (
 )
 #: An answer without end, which no client of this kind can take.
 ENDLESS = {"/events"}
-
-
-class Beside:
-    """A gateway in a thread of its own, since schemathesis waits for answers."""
-
-    def __init__(self, **sections: Any) -> None:
-        self._sections = sections
-        self._started: Future[str] = Future()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> str:
-        self._thread.start()
-        return self._started.result(20)
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
-        async with running(environ={"JWT_SECRET": SECRET}, **self._sections) as gateway:
-            self._started.set_result(gateway.api)
-            await self._stop.wait()
 
 
 @pytest.fixture(params=[False, True], ids=["open", "authenticated"])

@@ -691,6 +691,8 @@ async def test_who_did_what_to_which_agent(fast_path: bool) -> None:
         card = {"agent_id": "team-1", "name": "n", "url": agent.url}
         await gateway.client.post("/agents/register", json=card, headers=bearer(token(sub="x", scope="registry")))
         await gateway.client.post("/agents/register", json=card, headers=nobody)
+        await gateway.client.post("/agents/heartbeat", json={"agent_id": "echo"}, headers=nobody)
+        await gateway.client.post("/agents/heartbeat", json={"agent_id": "echo"}, headers=alice)
         await gateway.client.post("/agents/register", json={"agent_id": "echo"}, headers=alice)
         await gateway.client.post("/agents/register", content=b"{", headers=alice)
         await gateway.client.delete("/agents/team-1", headers=alice)
@@ -712,8 +714,9 @@ async def test_who_did_what_to_which_agent(fast_path: bool) -> None:
         ("register", "alice", "echo", "ok", ""),
         ("register", "x", "team-1", "ok", ""),
         ("register", "nobody", "team-1", "refused", "not allowed to register this agent"),
+        ("heartbeat", "nobody", "echo", "refused", "not allowed to register this agent"),
         ("register", "alice", "echo", "invalid", "invalid agent card"),
-        ("register", "alice", "", "invalid", shown[4][4]),
+        ("register", "alice", "", "invalid", shown[5][4]),
         ("deregister", "alice", "team-1", "refused", not_his),
         ("GET /agents", "nobody", "", "refused", "FORBIDDEN"),
         ("GET /agents", "anonymous", "", "refused", "UNAUTHENTICATED"),

@@ -106,7 +106,8 @@ def _writing(registry: Registry, audit: Audit) -> list[HTTPRouteHandler]:
         agent_id = registry.read_agent_id("heartbeat", await _read_body(request))
         caller = _caller(request)
         try:
-            lease = await registry.heartbeat(agent_id, caller.owner, may=caller.grants.register)
+            with _audited(audit, request, "heartbeat", agent_id, only_refused=True):
+                lease = await registry.heartbeat(agent_id, caller.owner, may=caller.grants.register)
         except NotFound as error:
             return problem(400, str(error))
         answer = {"agent_id": agent_id, "last_seen": lease.last_seen, "ttl_seconds": lease.ttl_seconds}
@@ -191,8 +192,10 @@ def _any(_agent_id: str) -> bool:
 
 
 @contextmanager
-def _audited(audit: Audit, request: AnyRequest, action: str, agent_id: str) -> Iterator[None]:
-    """Note what becomes of an operation."""
+def _audited(
+    audit: Audit, request: AnyRequest, action: str, agent_id: str, *, only_refused: bool = False
+) -> Iterator[None]:
+    """Note what becomes of an operation; of one that comes every few seconds, only that it was refused."""
     outcome, reason = "failed", ""
     try:
         yield
@@ -202,8 +205,9 @@ def _audited(audit: Audit, request: AnyRequest, action: str, agent_id: str) -> I
         reason = str(error)
         raise
     finally:
-        client = str(request.scope.get("vitalgate.client", ""))
-        audit(action, caller=_caller(request).name, agent=agent_id, outcome=outcome, reason=reason, client=client)
+        if outcome == "refused" or not only_refused:
+            client, name = str(request.scope.get("vitalgate.client", "")), _caller(request).name
+            audit(action, caller=name, agent=agent_id, outcome=outcome, reason=reason, client=client)
 
 
 # -- reading requests
