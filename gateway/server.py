@@ -28,7 +28,7 @@ import uvloop
 from uvicorn._types import ASGI3Application
 
 from gateway.answering import ServerLimits
-from gateway.lifecycle import Lifecycle
+from gateway.lifecycle import Lifecycle, Phase
 from gateway.limits import Connections
 from gateway.protocol import Caller, Door
 
@@ -83,17 +83,37 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], lifecycle: Lifecycle) -> 
     """Run the process's main coroutine on uvloop until it ends; SIGTERM and SIGINT start the drain.
 
     A second signal ends the process at once with 128 + its number, even if the event loop is stuck. When the
-    drain is over the process has `EXIT_SECONDS`, even if a thread hangs.
+    drain is over the process has `EXIT_SECONDS`, even if a thread hangs. A start that is not over when the first
+    signal comes is given up: then, too, the process has `EXIT_SECONDS`. SIGHUP is logged and changes nothing.
     """
     watchdog = threading.Timer(EXIT_SECONDS, _give_up)
     watchdog.daemon = True
-    lifecycle.on_close(watchdog.start)
+
+    def arm() -> None:
+        if not watchdog.is_alive():
+            watchdog.start()
+
+    lifecycle.on_close(arm)
     try:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        with _signals(runner.get_loop(), lifecycle), runner:  # in this order: closing the loop takes time, too
-            runner.run(main())
+        with _signals(runner.get_loop(), lifecycle, arm), runner:  # in this order: closing the loop takes time
+            runner.run(_started_or_stopped(main(), lifecycle))
     finally:
         watchdog.cancel()
+
+
+async def _started_or_stopped(main: Coroutine[Any, Any, None], lifecycle: Lifecycle) -> None:
+    """Run `main` to its end, but give up a start during which the end is asked for: it may hang."""
+    serving = asyncio.create_task(main)
+    stopping = asyncio.create_task(lifecycle.stopping())
+    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if lifecycle.phase is Phase.STARTING and not serving.done():
+        logger.info("told to end before the start was over")
+        serving.cancel()
+        await asyncio.wait((serving,))
+    if not serving.cancelled():
+        await serving
 
 
 async def serve(
@@ -153,6 +173,9 @@ class _Server(uvicorn.Server):
             await super().startup(sockets)
         except SystemExit:
             raise StartError("the application did not start") from None
+        except asyncio.CancelledError:
+            self.config.lifespan = "auto"  # "on" has the end of a start that was given up logged as a fault
+            raise
 
     async def main_loop(self) -> None:
         """Serve until somebody has called for the drain and it is over."""
@@ -207,7 +230,9 @@ async def _settle(settled: Callable[[], bool], seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _signals(loop: asyncio.AbstractEventLoop, lifecycle: Lifecycle) -> Iterator[None]:
+def _signals(
+    loop: asyncio.AbstractEventLoop, lifecycle: Lifecycle, give_up_in_time: Callable[[], None]
+) -> Iterator[None]:
     # Plain handlers, not `loop.add_signal_handler`: they also run while the event loop does not.
     asked = False
 
@@ -216,9 +241,18 @@ def _signals(loop: asyncio.AbstractEventLoop, lifecycle: Lifecycle) -> Iterator[
         if asked or loop.is_closed():
             os._exit(128 + number)
         asked = True
+        if lifecycle.phase is Phase.STARTING:
+            give_up_in_time()  # from here: what the start hangs on may be the event loop
         loop.call_soon_threadsafe(lifecycle.stop)
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    def decline(_number: int, _frame: FrameType | None) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(logger.warning, "SIGHUP is ignored: to read the settings again, restart")
+
+    handlers = {signal.SIGTERM: handle, signal.SIGINT: handle, signal.SIGHUP: decline}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        del handlers[signal.SIGHUP]  # nohup: whoever started us wants no word of it
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

@@ -279,6 +279,38 @@ def test_second_signal_ends_even_a_process_whose_event_loop_is_stuck() -> None:
         assert running.ended(within=5)[0] == 128 + signal.SIGTERM
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_a_start_that_hangs(number: signal.Signals) -> None:
+    """Contract 8: within 5 s, whatever it waits for."""
+    with process("0", "1") as running:
+        time.sleep(0.3)  # no event tells that it hangs
+        running.send(number)
+        code, err, seconds = running.ended(within=8)
+        assert (code, err) == (0, "")
+        assert seconds < 2
+
+
+def test_signal_ends_a_start_whose_event_loop_is_stuck() -> None:
+    with process("0", "2") as running:
+        time.sleep(0.3)
+        running.send(signal.SIGTERM)
+        code, err, seconds = running.ended(within=8)
+        assert code == 0
+        assert "still hangs" in err
+        assert seconds < 5.5
+
+
+def test_sighup_is_one_line_and_nothing_else() -> None:
+    """Contract 8 until there is a reload: it must not end the process, least of all without a drain."""
+    with process() as running, running.connect(b"/echo"):
+        running.send(signal.SIGHUP)
+        running.get()
+        running.send(signal.SIGTERM)
+        code, err, _ = running.ended(within=5)
+        assert code == 0
+        assert err.splitlines() == ["SIGHUP is ignored: to read the settings again, restart"]
+
+
 def test_hanging_thread_does_not_keep_the_process() -> None:
     with process() as running, running.connect(b"/thread"):
         running.send(signal.SIGTERM)

@@ -191,6 +191,17 @@ async def _answer(send: Send, status: int, body: bytes) -> None:
     await send(piece(body))
 
 
+class HangingInStart(Tiny):
+    async def _lifespan(self, _receive: Receive, _send: Send) -> None:
+        await asyncio.Event().wait()
+
+
+class StuckInStart(Tiny):
+    async def _lifespan(self, _receive: Receive, _send: Send) -> None:
+        while True:
+            time.sleep(60)  # noqa: ASYNC251 - what is tested
+
+
 @dataclass
 class Served:
     """A running server: what its application saw, and where it listens."""
@@ -235,13 +246,15 @@ def served(
         thread.join()
 
 
-def main(max_files: int = 0) -> None:
+def main(max_files: int = 0, hanging_start: int = 0) -> None:
+    """Serve; with `hanging_start` 1 the start never ends, with 2 the event loop does not turn, either."""
     lifecycle = Lifecycle(drain_seconds=1.0)
     api = bind("127.0.0.1", 0)
     if max_files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
     print(api.getsockname()[1], flush=True)
-    run(lambda: serve(Tiny(lifecycle), api=api, lifecycle=lifecycle), lifecycle)
+    tiny = [Tiny(lifecycle), HangingInStart(lifecycle), StuckInStart(lifecycle)][hanging_start]
+    run(lambda: serve(tiny, api=api, lifecycle=lifecycle), lifecycle)
 
 
 if __name__ == "__main__":
