@@ -40,7 +40,7 @@ from gateway.routes import ERROR_HANDLERS
 from gateway.routes.cards import CardTerms, card_routes
 from gateway.routes.own import openapi_config
 from gateway.routes.registry import registry_routes
-from gateway.server import bind, run
+from gateway.server import BindError, bind, run
 from gateway.server import serve as serve_sockets
 from gateway.settings import Settings
 from gateway.upstream import AddressGuard, Upstream
@@ -71,10 +71,17 @@ class Listeners:
         if not settings.metrics.port:
             return cls(api, None)
         try:
+            if api.getsockname()[1] == settings.metrics.port:  # the system chose it, and dispatch goes by port
+                raise BindError(f"port {settings.metrics.port} is that of the metrics: choose server.port")
             return cls(api, bind(settings.metrics.host, settings.metrics.port))
         except BaseException:
             api.close()
             raise
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the API is reached from this machine only, however `server.host` spells it."""
+        return is_loopback(self.api.getsockname()[0])
 
     def addresses(self) -> dict[str, str]:
         """Give the URLs to print."""
@@ -109,7 +116,7 @@ async def serve_on(
         StartError: a part cannot start.
     """
     metrics = Metrics(settings.metrics.namespace, VERSION)
-    guard = _guard(settings)
+    guard = _guard(settings, listeners.on_loopback)
     upstream = _upstream(settings, guard)
     registry = Registry(
         open_store(settings.registry.url),
@@ -124,7 +131,7 @@ async def serve_on(
         await registry.start()
         health.start()
         lifecycle.on_close(upstream.cancel_all)
-        async with _authentication(settings, environ, logs) as auth:
+        async with _authentication(settings, environ, logs, listeners.on_loopback) as auth:
             app = _application(
                 listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, health, auth
             )
@@ -152,14 +159,14 @@ async def serve_on(
 
 @asynccontextmanager
 async def _authentication(
-    settings: Settings, environ: Mapping[str, str], logs: Logs
+    settings: Settings, environ: Mapping[str, str], logs: Logs, on_loopback: bool
 ) -> AsyncIterator[Authenticator | None]:
     if not settings.auth.enable:
         yield None
         return
     from gateway.key_sources import authenticator  # not needed by most, and slow to import
 
-    async with authenticator(settings, environ, logs) as opened:
+    async with authenticator(settings, environ, logs, on_loopback=on_loopback) as opened:
         yield opened
 
 
@@ -175,7 +182,7 @@ def _application(
     health: Health,
     auth: Authenticator | None,
 ) -> Dispatch:
-    gate = _gate(settings, auth)
+    gate = _gate(settings, listeners.api.getsockname()[0], auth)
     terms = CardTerms(settings.server.public_url, settings.a2a.agent_card, security=_card_security(settings))
     peers = Peers(
         registry,
@@ -219,9 +226,15 @@ def _application(
     )
 
 
-def _gate(settings: Settings, auth: Authenticator | None) -> Gate:
+def _gate(settings: Settings, bound: str, auth: Authenticator | None) -> Gate:
     server, limits, clock = settings.server, settings.limits, asyncio.get_running_loop().time
-    hosts = HostCheck(server.host, server.allowed_hosts, server.public_url, authenticated=settings.auth.enable)
+    hosts = HostCheck(
+        server.host,
+        server.allowed_hosts,
+        server.public_url,
+        bound=bound,
+        authenticated=settings.auth.enable,
+    )
     rate, registrations = limits.requests_per_second, limits.registrations_per_minute
     return Gate(
         hosts,
@@ -263,10 +276,10 @@ def _rest(settings: Settings, registry: Registry, health: Health, terms: CardTer
     )
 
 
-def _guard(settings: Settings) -> AddressGuard:
+def _guard(settings: Settings, on_loopback: bool) -> AddressGuard:
     upstream = settings.upstream
     return AddressGuard(
-        allow_loopback=upstream.allow_loopback or is_loopback(settings.server.host),
+        allow_loopback=upstream.allow_loopback or on_loopback,
         allow_private=upstream.allow_private,
         allow_hosts=upstream.allow_hosts,
         deny_hosts=upstream.deny_hosts,
@@ -333,7 +346,7 @@ def _watch(metrics: Metrics, registry: Registry, upstream: Upstream, logs: Logs)
 
 
 def _announce(listeners: Listeners, settings: Settings, logs: Logs) -> None:
-    if not settings.auth.enable and not is_loopback(settings.server.host):
+    if not settings.auth.enable and not listeners.on_loopback:
         logs.event(
             "authentication is off: everybody who reaches this address may register and call agents",
             level="warning",

@@ -13,13 +13,19 @@ _AUTHORITY: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([A-Za-z0-9._-]+))(?::[
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host, as bound to or as in `Host`, is this machine: `localhost` and what is below it too."""
+    """Tell whether a host, as bound to or as in `Host`, is this machine: `localhost` and what is below it too.
+
+    An IPv4 address counts in the form of IPv6 as well. Other spellings (`127.1`) are names here: what a listener
+    is bound to must be asked of its socket.
+    """
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return (mapped or address).is_loopback
 
 
 def host_of(authority: str) -> str | None:
@@ -32,19 +38,26 @@ class HostCheck:
     """Judges the `Host` header of requests to the API listener."""
 
     def __init__(
-        self, bind_host: str, allowed: Iterable[str], public_url: str | None, *, authenticated: bool = False
+        self,
+        bind_host: str,
+        allowed: Iterable[str],
+        public_url: str | None,
+        *,
+        bound: str | None = None,
+        authenticated: bool = False,
     ) -> None:
         """Decide whether to check at all, and what passes.
 
         Args:
-            bind_host: `server.host`.
+            bind_host: `server.host`, which always passes.
+            bound: The address that the listener has for it; without one, `bind_host` is taken for an address.
             allowed: `server.allowed_hosts`; names, compared without port and case.
             public_url: `server.public_url`, whose host always passes.
             authenticated: Callers must show a token, which a page of a stranger does not have.
         """
         allowed = [host.lower() for host in allowed]
         public = urlsplit(public_url).hostname if public_url else None
-        self._active = bool(allowed) or (is_loopback(bind_host) and not authenticated)
+        self._active = bool(allowed) or (is_loopback(bound or bind_host) and not authenticated)
         self._allowed = {bind_host.lower().strip("[]"), *allowed, *([public] if public else [])}
         self._known: dict[bytes, bool] = {}
 

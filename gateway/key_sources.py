@@ -21,9 +21,9 @@ from gateway.upstream.transport import PoolTransport
 
 @asynccontextmanager
 async def authenticator(
-    settings: Settings, environ: Mapping[str, str], logs: Logs
+    settings: Settings, environ: Mapping[str, str], logs: Logs, *, on_loopback: bool = False
 ) -> AsyncIterator[Authenticator]:
-    """Open what `auth` names, for as long as the gateway serves.
+    """Open what `auth` names, for as long as the gateway serves; `on_loopback` tells where it listens.
 
     Raises:
         StartError: a key cannot be used; the text is one line and holds nothing of it.
@@ -33,7 +33,7 @@ async def authenticator(
     if auth.jwks_url is None:
         yield Authenticator(FixedKey(_fixed_key(auth, environ)), _terms(auth), _policy(auth))
         return
-    upstream = _upstream(settings)
+    upstream = _upstream(settings, on_loopback)
     keys = JwksKeys(auth.jwks_url, PoolTransport(upstream), wanted=auth.algorithms)
     keys.start()
     try:
@@ -56,7 +56,7 @@ def _fixed_key(auth: AuthSettings, environ: Mapping[str, str]) -> Key:
         raise StartError(f"auth.public_key_file: {(error.strerror or 'cannot be read').lower()}") from None
 
 
-def _upstream(settings: Settings) -> Upstream:
+def _upstream(settings: Settings, on_loopback: bool) -> Upstream:
     """Connections to the identity provider, of their own.
 
     The address guard holds there, too, but for `upstream.allow_hosts`, which lists agents. Whatever may be
@@ -64,7 +64,7 @@ def _upstream(settings: Settings) -> Upstream:
     """
     upstream = settings.upstream
     guard = AddressGuard(
-        allow_loopback=upstream.allow_loopback or is_loopback(settings.server.host),
+        allow_loopback=upstream.allow_loopback or on_loopback,
         allow_private=upstream.allow_private,
         deny_hosts=upstream.deny_hosts,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.hosts import HostCheck
+from tests.fakes.agent import FaultAgent
+from tests.fakes.running import running
 
 
 def allows(check: HostCheck, host: str) -> bool:
@@ -53,6 +55,17 @@ def test_on_other_addresses_there_is_no_check_unless_hosts_are_listed() -> None:
     assert allows(listed, "10.1.2.3:9090")
     assert allows(listed, "localhost")
     assert not allows(listed, "anything.example")
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "::ffff:127.0.0.1", "localhost", "127.0.0.2"])
+async def test_loopback_is_what_the_listener_is_bound_to(host: str) -> None:
+    """Contract 1 and 6.3, however it is spelt: the host check is on, and agents on loopback may register."""
+    async with FaultAgent() as agent, running(server={"host": host}) as gateway:
+        refused = await gateway.client.get("/agents", headers={"host": "evil.example"})
+        assert refused.status_code == 421
+        named = f"[{host}]" if ":" in host else host
+        assert (await gateway.client.get("/agents", headers={"host": f"{named}:1"})).status_code == 200
+        await gateway.register(agent)
 
 
 def test_with_authentication_loopback_needs_no_check() -> None:
