@@ -267,12 +267,20 @@ async def test_a_browser_that_leaves(how: str, gateway: Running, agent: FaultAge
     assert await gateway.metric("kubemq_a2a_requests_total", **labels) == 1
 
 
-@pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"])
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "PATCH", "TRACE"])
 async def test_other_methods(method: str, gateway: Running, agent: FaultAgent) -> None:
-    """Pitfall 59: nothing is begun."""
-    response = await gateway.client.request(method, PATH)
-    assert response.status_code in (404, 405)
+    """Pitfall 59: 405 with Allow, also where no such agent is; nothing is begun."""
+    for path in (PATH, "/a2a/nobody/stream"):
+        response = await gateway.client.request(method, path)
+        assert (response.status_code, response.headers["allow"]) == (405, "GET")
+    assert (await gateway.client.request(method, f"{PATH}/")).status_code == 404
     assert agent.requests == []
+
+
+async def test_options(gateway: Running) -> None:
+    """Pitfall 59."""
+    response = await gateway.client.options(PATH)
+    assert (response.status_code, response.headers["allow"]) == (204, "GET, OPTIONS")
 
 
 async def test_doors(gateway: Running, agent: FaultAgent) -> None:

@@ -18,8 +18,12 @@ from litestar.types import ExceptionHandlersMap
 
 logger = logging.getLogger(__name__)
 
-#: Where calls go: POST is answered before the framework sees it, which therefore cannot name it (contract 1).
-_CALL_PATH: Final = re.compile(r"/a2a(/[^/]*)?/?")
+#: What is answered before the framework sees it, which therefore cannot name it (contract 1, 3.6).
+_ELSEWHERE: Final = (
+    (re.compile(r"/a2a(/[^/]*)?/?").fullmatch, "POST"),
+    (re.compile(r"/a2a/[^/]+/stream").fullmatch, "GET"),
+)
+_NO_STREAM: Final = re.compile(r"/a2a/[^/]+/stream/").fullmatch
 
 
 def problem(
@@ -36,10 +40,12 @@ def problem(
 
 def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[dict[str, Any]]:
     """Translate what the framework refuses: an unknown route or method, input it cannot read."""
-    headers = dict(error.headers or {})
+    headers, path = dict(error.headers or {}), request.scope["path"]
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = "POST" if _CALL_PATH.fullmatch(request.scope["path"]) else headers.pop("allow", "")
-        headers = {"Allow": allowed}
+        if _NO_STREAM(path):
+            return problem(HTTPStatus.NOT_FOUND, "not found")
+        elsewhere = (method for matches, method in _ELSEWHERE if matches(path))
+        headers = {"Allow": next(elsewhere, headers.pop("allow", ""))}
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return _internal_error(request, error)
     return problem(error.status_code, _text(error), details=_details(error), headers=headers)

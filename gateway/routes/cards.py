@@ -142,7 +142,11 @@ def card_routes(
     def call_options() -> Response[None]:
         return Response(None, status_code=204, headers={"Allow": "OPTIONS, POST"})
 
-    return [agent_card, platform_card, no_trailing_slash, call_options]
+    @route("/a2a/{agent_id:str}/stream", http_method="OPTIONS", sync_to_thread=False, include_in_schema=False)
+    def stream_options() -> Response[None]:
+        return Response(None, status_code=204, headers={"Allow": "GET, OPTIONS"})
+
+    return [agent_card, platform_card, no_trailing_slash, call_options, stream_options]
 
 
 def _reads(folder: str, summary: str | None) -> Callable[[Callable[..., Any]], HTTPRouteHandler]:
