@@ -321,8 +321,23 @@ def _flow(value: object) -> str:
     return text.strip()[1:-1]
 
 
+def _open_standard_streams() -> None:
+    """Gives what whoever started us has closed (`2>&-`) to /dev/null.
+
+    Otherwise a socket or the registry file would get its number, and the lines that are written to it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w" if number else "r"))  # noqa: SIM115 - for as long as we live
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point: a mistake on the command line becomes one line instead of click's box."""
+    _open_standard_streams()
     try:
         sys.exit(cli.main(arguments, prog_name="vitalgate", standalone_mode=False))
     except click.UsageError as error:

@@ -55,7 +55,7 @@ def test_version(tmp_path: Path) -> None:
     ("arguments", "line"),
     [
         (["bogus"], "No such command 'bogus'; see vitalgate --help"),
-        (["serve", "--nope"], "No such option "),  # the rest is click's, and differs between its versions
+        (["serve", "--nope"], "No such option"),  # the rest is click's, and differs between its versions
         (["serve", "--port", "70000"], "Invalid value for '--port': 70000 is not in the range 0<=x<=65535; see"),
         (["serve", "--demo", "--port", "0"], "--demo needs a port to find the gateway at; 0 lets the system"),
         (["config", "check"], "Missing argument 'FILE'; see vitalgate config check --help"),
@@ -242,11 +242,15 @@ def reserved_port() -> Iterator[int]:
         yield bound.getsockname()[1]
 
 
-def test_serve_with_demo_prints_a_command_that_works_when_pasted(tmp_path: Path) -> None:
-    """What `make run` does; the registration goes into the SQLite file of contract 4's default."""
+@pytest.mark.parametrize("closed", ["", "2>&-", "<&- 2>&-"])
+def test_serve_with_demo_prints_a_command_that_works_when_pasted(tmp_path: Path, closed: str) -> None:
+    """What `make run` does; the registration goes into the SQLite file of contract 4's default.
+
+    Without a stderr nobody reads the log; it must go nowhere, least of all into that file.
+    """
     with reserved_port() as port:
         process = subprocess.Popen(
-            [COMMAND, "serve", "--demo", "--port", str(port)],
+            ["sh", "-c", f'exec "$0" "$@" {closed}', COMMAND, "serve", "--demo", "--port", str(port)],
             env={**clean_environment(), "HOME": str(tmp_path), "VITALGATE_METRICS__PORT": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
