@@ -324,15 +324,16 @@ def _flow(value: object) -> str:
 def _open_standard_streams() -> None:
     """Gives what whoever started us has closed (`2>&-`) to /dev/null.
 
-    Otherwise a socket or the registry file would get its number, and the lines that are written to it.
+    Otherwise a socket or the registry file would get its number, and the lines that are written to it. The log
+    goes nowhere then; a command that must read or print still finds `sys.stdin` or `sys.stdout` missing.
     """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
+    for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w" if number else "r"))  # noqa: SIM115 - for as long as we live
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as we live
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
