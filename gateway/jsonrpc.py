@@ -6,16 +6,15 @@ The common case costs one msgspec decode that skips `params`. Whatever that deco
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gateway.faults import Fault
+from gateway.json_text import open_text, repeated, string
 
 NULL: Final = b"null"
 
@@ -69,7 +68,6 @@ _decode_request = msgspec.json.Decoder(_Request).decode
 _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_response = msgspec.json.Decoder(_Response).decode
 _encode = msgspec.json.Encoder().encode
-_INTEGER: Final = re.compile(r"-?\d+", re.ASCII).fullmatch
 
 
 def read(body: bytes) -> Envelope:
@@ -87,7 +85,7 @@ def read(body: bytes) -> Envelope:
             and request.method
             and (id is None or _is_plain_id(id))
             and (params[0] == 0x7B or params == NULL)
-            and _is_unambiguous(body, params)
+            and _is_unambiguous(_without(body, params))
             and (body.isascii() or body.decode())
         ):
             # Backwards because that is four times as quick in a long text.
@@ -102,15 +100,18 @@ def _is_plain_id(id: bytes) -> bool:
     return id[0] == 0x22 or id.isdigit() or id == NULL or (id[0] == 0x2D and id[1:].isdigit())
 
 
-def _is_unambiguous(body: bytes, params: bytes) -> bool:
-    """Tell whether the three keys that decide occur once, as far as a look without parsing can tell.
+def _without(body: bytes, params: bytes) -> bytes:
+    """Empty the params, being long and full of names.
 
-    The params are cut out first, being long and full of such names. Should the same text stand elsewhere before
-    them, the cut hides no key of the top level all the same: a balanced object covers none.
+    Should the same text stand elsewhere before them, that hides no key of the top level all the same: a balanced
+    object covers none.
     """
     at = body.find(b"{", body.find(b'"params"'))
-    if body.startswith(params, at):
-        body = body[:at] + body[at + len(params) :]
+    return body[:at] + b"{}" + body[at + len(params) :] if body.startswith(params, at) else body
+
+
+def _is_unambiguous(body: bytes) -> bool:
+    """Tell whether the three keys that decide occur once, as far as a look without parsing can tell."""
     return not (
         b"\\" in body or body.count(b'"id"') > 1 or body.count(b'"method"') > 1 or body.count(b'"jsonrpc"') > 1
     )
@@ -127,88 +128,54 @@ def _timeout(params: bytes) -> float | None:
 # --- the slow reader ---
 
 
-class _Number(str):
-    """The text of a number literal: ids keep their digits, and nothing overflows."""
-
-    __slots__ = ()
-
-
-class _Integer(_Number):
-    __slots__ = ()
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with its duplicate keys."""
-
-    __slots__ = ()
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_parse = json.JSONDecoder(
-    object_pairs_hook=_Pairs, parse_int=_Integer, parse_float=_Number, parse_constant=_no_constant
-).decode
-
-
 def _read_slowly(body: bytes) -> Envelope:
-    value = _parse_text(body)
-    if not isinstance(value, _Pairs):
-        raise Refused("INVALID_REQUEST", "a batch" if type(value) is list else "not an object")
-    names = [name for name, _ in value]
-    members = dict(value)
-    id = _id_text(members.get("id"), "id" in members) if names.count("id") < 2 else NULL
-    echo = id or NULL
-    for name in ("jsonrpc", "id", "method"):
-        if names.count(name) > 1:
-            raise Refused("INVALID_REQUEST", f"more than one {name}", echo)
-    method = members.get("method")
-    if members.get("jsonrpc") != "2.0" or isinstance(members["jsonrpc"], _Number):
-        raise Refused("INVALID_REQUEST", 'jsonrpc must be "2.0"', echo)
-    if type(method) is not str or not method:
-        raise Refused("INVALID_REQUEST", "method must be a non-empty string", echo)
-    if id == b"":
-        raise Refused("INVALID_REQUEST", "id must be a string, an integer or null")
-    params = members.get("params")
-    if not (params is None or isinstance(params, _Pairs)):
-        raise Refused("INVALID_PARAMS", "params must be an object", echo)
-    return Envelope(id, method, _slow_timeout(params, echo))
-
-
-def _parse_text(body: bytes) -> Any:
     try:
-        return _parse(body.decode())
-    except RecursionError:
-        raise Refused("PARSE_ERROR", "nested too deeply") from None
-    except UnicodeDecodeError:
-        raise Refused("PARSE_ERROR", "not UTF-8") from None
-    except ValueError:
-        raise Refused("PARSE_ERROR", "not JSON" if body.strip() else "empty body") from None
+        document = open_text(body)
+    except ValueError as error:
+        raise Refused("PARSE_ERROR", str(error)) from None
+    if document.members is None:
+        raise Refused("INVALID_REQUEST", "a batch" if body.lstrip()[:1] == b"[" else "not an object")
+    id, method, params = document.get("id"), string(document.get("method")), _text(document.members.params)
+    problem = "" if method else "method must be a non-empty string"
+    if string(document.get("jsonrpc")) != "2.0":
+        problem = 'jsonrpc must be "2.0"'
+    if id is not None and not _is_plain_id(id):
+        raise Refused("INVALID_REQUEST", problem or "id must be a string, an integer or null")
+    rest = _without(document.text, params)
+    twice = [] if _is_unambiguous(rest) else repeated(rest, id or b"", only_id=bool(problem))
+    echo = NULL if id is None or "id" in twice else id
+    if twice or problem:
+        raise Refused("INVALID_REQUEST", f"more than one {twice[0]}" if twice else problem, echo)
+    if not (params == NULL or params[0] == 0x7B):
+        raise Refused("INVALID_PARAMS", "params must be an object", echo)
+    return Envelope(id, method or "", _slow_timeout(params, echo))
 
 
-def _id_text(value: Any, present: bool) -> bytes | None:
-    """Give the JSON text of an id; None if there is none, empty if its type is not allowed."""
-    if not present:
+class _Configured(msgspec.Struct, gc=False):
+    configuration: Raw | UnsetType = UNSET
+
+
+class _Timed(msgspec.Struct, gc=False):
+    timeout: Raw | UnsetType = UNSET
+
+
+_decode_configured = msgspec.json.Decoder(_Configured).decode
+_decode_timed = msgspec.json.Decoder(_Timed).decode
+
+
+def _slow_timeout(params: bytes, echo: bytes) -> float | None:
+    configuration = NULL if params == NULL else _text(_decode_configured(params).configuration)
+    timeout = _text(_decode_timed(configuration).timeout) if configuration[0] == 0x7B else NULL
+    if timeout == NULL:
         return None
-    if value is None:
-        return NULL
-    if isinstance(value, _Integer):
-        return value.encode()
-    if type(value) is str:
-        return json.dumps(value).encode()
-    return b""
-
-
-def _slow_timeout(params: _Pairs | None, echo: bytes) -> float | None:
-    configuration = dict(params or ()).get("configuration")
-    timeout = dict(configuration).get("timeout") if isinstance(configuration, _Pairs) else None
-    if timeout is None:
-        return None
-    seconds = float(timeout) if isinstance(timeout, _Number) else math.nan
+    seconds = float(timeout) if timeout[0] in b"-0123456789" else math.nan
     if not 0 < seconds < math.inf:
         raise Refused("INVALID_PARAMS", "configuration.timeout must be a number of seconds above 0", echo)
     return seconds
+
+
+def _text(raw: Raw | UnsetType) -> bytes:
+    return NULL if raw is UNSET else bytes(raw)
 
 
 # --- the agent's answer ---
@@ -241,35 +208,28 @@ def judge(body: bytes, id: bytes) -> Verdict:
 
 def _judge_slowly(body: bytes, id: bytes) -> Verdict:
     try:
-        value = _parse_text(body)
-    except Refused as refused:
-        return Verdict(None, problem=refused.detail)
-    members = dict(value) if isinstance(value, _Pairs) else {}
-    if "jsonrpc" not in members:
+        document = open_text(body)
+    except ValueError as problem:
+        return Verdict(None, problem=str(problem))
+    version = None if document.members is None else document.get("jsonrpc")
+    if document.members is None or version is None:
         return Verdict(b'{"jsonrpc":"2.0","id":' + id + b',"result":' + body.strip(b" \t\r\n") + b"}")
-    if members["jsonrpc"] != "2.0" or isinstance(members["jsonrpc"], _Number):
+    if string(version) != "2.0":
         return Verdict(None, problem='jsonrpc is not "2.0"')
-    error = members.get("error")
-    own = _id_text(members.get("id"), "id" in members)
-    if own and (own == id or _same_string(own, id)):
-        return Verdict(body, error is not None)
-    if error is not None and own in (None, NULL):
-        return _with_id(body, id)
+    error = document.get("error") or NULL
+    own = document.get("id")
+    if own is not None and _is_same_id(own, id):
+        return Verdict(body, error != NULL)
+    if error != NULL and own in (None, NULL):
+        return Verdict(b'{"jsonrpc":"2.0","id":' + id + b',"error":' + error + b"}", True)
     return Verdict(None, problem="another id" if own is not None else "no id")
 
 
-def _same_string(one: bytes, other: bytes) -> bool:
-    return one[:1] == other[:1] == b'"' and bool(json.loads(one) == json.loads(other))
-
-
-def _with_id(body: bytes, id: bytes) -> Verdict:
-    """Pass on an error that names no request, with the caller's id and the agent's own text."""
-    try:
-        error = _decode_response(body).error
-    except (msgspec.DecodeError, RecursionError):
-        return Verdict(None, problem="not readable")
-    raw = NULL if error is UNSET else bytes(error)
-    return Verdict(b'{"jsonrpc":"2.0","id":' + id + b',"error":' + raw + b"}", True)
+def _is_same_id(one: bytes, other: bytes) -> bool:
+    """Tell whether two ids have the same type and value: JSON knows two spellings of an integer, `-0` and `0`."""
+    if one[:1] == other[:1] == b'"':
+        return string(one) == string(other)
+    return one == other or {one, other} == {b"0", b"-0"}
 
 
 def is_response(body: bytes, id: bytes) -> bool:

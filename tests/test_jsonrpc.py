@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway import jsonrpc
 from gateway.faults import FAULTS
 from gateway.jsonrpc import Envelope, Refused
+from tests import obvious_jsonrpc
 
 
 def refusal(body: bytes) -> tuple[str, bytes]:
@@ -286,6 +290,195 @@ def test_an_error_without_id_gets_the_callers(id: bytes) -> None:
     verdict = jsonrpc.judge(b'{"jsonrpc":"2.0"' + id + b',"error":' + error + b"}", b'"7"')
     assert verdict.body == b'{"jsonrpc":"2.0","id":"7","error":' + error + b"}"
     assert verdict.is_error
+
+
+# --- large, odd and hostile texts ---
+
+_ODD_STRINGS = ["", "m", "2.0", "\\ud83d", "\\uD83d\\ude00", "\\ue000", "\\uE000", "\\\\ud83d", "\\\\\\ud83d"]
+_ODD_STRINGS += ["\\\\", '\\"id\\":1', "{}", "é", "\ue000", "\\u0069d", "\\\\uE", "\\n\\/"]
+_NAMES = ["jsonrpc", "id", "method", "params", "error", "result", "x"]
+_NAMES += ["i\\u0064", "\\u006dethod", "jsonrp\\u0063", "p\\u0061rams", "\\ud869d", "\\\\u0069d"]
+_SCALARS = [
+    "0",
+    "-0",
+    "1",
+    "1.0",
+    "1e2",
+    "1e400",
+    "9" * 25,
+    "7" * 4301,
+    "null",
+    "true",
+    "NaN",
+    "01",
+    '"2.0"',
+    '"m"',
+]
+
+
+def _objects(names: st.SearchStrategy[str], values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    pairs = st.tuples(names, values).map(lambda pair: f'"{pair[0]}" :{pair[1]}')
+    return st.lists(pairs, max_size=6).map(lambda members: "{" + ", ".join(members) + "}")
+
+
+_texts = st.recursive(
+    st.sampled_from(_SCALARS) | st.sampled_from(_ODD_STRINGS).map(lambda text: f'"{text}"'),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda values: f"[{','.join(values)}]")
+        | _objects(st.sampled_from([*_NAMES, "configuration", "timeout", "\\u0074imeout"]), inner)
+    ),
+    max_leaves=8,
+)
+_configured = _objects(
+    st.just("configuration"),
+    _objects(st.sampled_from(["timeout", "\\u0074imeout"]), st.sampled_from([*_SCALARS, '"5"', "{}"])),
+)
+_usual = st.sampled_from(['"jsonrpc":"2.0"', '"id":1', '"id":"a"', '"method":"m"', '"params":{"id":1}'])
+_members = st.lists(
+    _usual
+    | st.tuples(st.sampled_from(_NAMES), _texts).map(lambda pair: f'"{pair[0]}":{pair[1]}')
+    | _configured.map(lambda text: f'"params":{text}'),
+    max_size=6,
+)
+_sound = ['"jsonrpc":"2.0"', '"id":1', '"method":"m"']
+_requests = (
+    st.tuples(_members, st.sets(st.sampled_from(_sound)))
+    .flatmap(lambda pair: st.permutations([*pair[0], *sorted(pair[1])]))
+    .map(lambda members: "{" + ",".join(members) + "}")
+)
+_documents = (_requests | _texts).map(str.encode)
+
+
+def _decoded(id: bytes | None) -> Any:
+    return None if id is None else obvious_jsonrpc.parse(id)
+
+
+@given(_documents)
+@settings(max_examples=1500, deadline=None)
+def test_the_obvious_reader_reads_the_same(body: bytes) -> None:
+    """Contract 2.1 rules 3 to 9, on texts with repeated and escaped names, half surrogates and huge numbers."""
+    for reader in (jsonrpc.read, jsonrpc._read_slowly):
+        try:
+            envelope = reader(body)
+            outcome: tuple[Any, ...] = (_decoded(envelope.id), envelope.method, envelope.timeout)
+        except Refused as refused:
+            outcome = (refused.reason, _decoded(refused.id))
+        assert outcome == obvious_jsonrpc.read(body)
+
+
+def _told(verdict: jsonrpc.Verdict, body: bytes) -> str:
+    if verdict.body is None:
+        return "none"
+    if verdict.body is body:
+        return "error" if verdict.is_error else "own"
+    return "nameless" if verdict.is_error else "wrapped"
+
+
+@given(_documents, st.sampled_from([b"1", b"0", b"-0", b'"a"', b'"\\ud83d"', b'"\\\\ud83d"', b"null"]))
+@settings(max_examples=1500, deadline=None)
+def test_the_obvious_judge_judges_the_same(body: bytes, id: bytes) -> None:
+    """Contract 2.4, first four rows; what is made of an answer is JSON again."""
+    for judge in (jsonrpc.judge, jsonrpc._judge_slowly):
+        verdict = judge(body, id)
+        assert _told(verdict, body) == obvious_jsonrpc.judge(body, id)
+        assert verdict.body is None or obvious_jsonrpc.parse(verdict.body)
+
+
+@given(_documents, st.integers(0, 400), st.sampled_from([b"", b"\\", b'"', b"\xff", b"u", b"d8", b"}", b","]))
+@settings(max_examples=1000, deadline=None)
+def test_a_broken_text_is_broken_for_both(body: bytes, at: int, byte: bytes) -> None:
+    """Contract 2.1 rule 3: marking surrogates mends nothing."""
+    broken = body[:at] + byte + body[at + 1 :]
+    is_read = jsonrpc._judge_slowly(broken, b"1").problem not in ("not JSON", "not UTF-8", "empty body")
+    try:
+        obvious_jsonrpc.parse(broken)
+    except ValueError:
+        assert not is_read
+    else:
+        assert is_read
+
+
+_SIZE = 10 * 1024 * 1024
+_SOUND = b'"jsonrpc":"2.0","id":1,"method":"m"'
+
+
+def _hostile(before: bytes, unit: bytes, after: bytes) -> bytes:
+    return before + unit * ((_SIZE - len(before) - len(after)) // len(unit)) + after
+
+
+_HOSTILE = {
+    "numbers": _hostile(b'{"\\u006a":1,' + _SOUND + b',"x":[', b"1,", b"0]}"),
+    "lists beside a half surrogate": _hostile(b'{"\\ud83d":1,' + _SOUND + b',"x":[', b"[],", b"0]}"),
+    "objects with ids": _hostile(b"{" + _SOUND + b',"x":[', b'{"id":1},', b"0]}"),
+    "an earlier method": _hostile(b'{"method":[', b"[],", b"0]," + _SOUND + b"}"),
+    "an earlier id": _hostile(b'{"id":[', b"{},", b"0]," + _SOUND + b"}"),
+    "members": _hostile(b'{"\\u006a":1,', b'"":{},', _SOUND + b"}"),
+    "methods": _hostile(b"{", b'"method":"m",', _SOUND + b"}"),
+    "backslashes": _hostile(b"{" + _SOUND + b',"x":"', b"\\\\", b'\\ud83d"}'),
+    "a method of surrogates": _hostile(b'{"jsonrpc":"2.0","id":1,"method":"', b"\\ud83d", b'"}'),
+    "digits": _hostile(b'{"jsonrpc":"2.0","method":"m","\\u0069d":', b"1", b"}"),
+    "an escaped configuration": _hostile(
+        b"{" + _SOUND + b',"params":{"\\u0063onfiguration":{"x":[', b"[],", b"0]}}}"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", _HOSTILE.values(), ids=_HOSTILE)
+def test_a_hostile_body_costs_little_more_than_its_length(body: bytes) -> None:
+    """Contract 2.1 rule 2: 10 MiB are allowed, and anybody may send them; the tree of them takes seconds."""
+    for read in (jsonrpc.read, lambda body: jsonrpc.judge(body, b"2")):
+        assert _cost(read, body) < 0.6  # seconds: four times what it takes
+        tracemalloc.start()
+        _cost(read, body)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 7 * len(body)
+
+
+def _cost(read: Callable[[bytes], object], body: bytes) -> float:
+    began = time.thread_time()
+    try:
+        read(body)
+    except Refused:
+        pass
+    return time.thread_time() - began
+
+
+def test_a_bare_array_of_ten_mebibytes_is_wrapped_at_once() -> None:
+    """Contract 2.4 row 2."""
+    body = _hostile(b"[", b"1,", b"0]")
+    assert jsonrpc.judge(body, b"1").body == b'{"jsonrpc":"2.0","id":1,"result":' + body + b"}"
+    assert _cost(lambda body: jsonrpc.judge(body, b"1"), body) < 0.6
+
+
+@pytest.mark.parametrize("depth", range(900, 1010, 3))
+def test_no_depth_raises_anything_else(depth: int) -> None:
+    """Contract 2.1 rule 3: nesting within the decoder's limit; each pass over the text has the same."""
+    text = b"[" * depth + b"]" * depth
+    for body in (
+        b'{"\\u006a":1,' + _SOUND + b',"params":{"configuration":{"\\u0078":' + text + b"}}}",
+        b'{"\\ud83d":1,' + _SOUND + b',"x":' + text + b"}",
+        b'{"method":' + text + b"," + _SOUND + b"}",
+    ):
+        try:
+            jsonrpc.read(body)
+        except Refused:
+            pass
+        jsonrpc.judge(body, b"1")
+
+
+@pytest.mark.parametrize(("one", "other"), [(b"0", b"-0"), (b"-0", b"0"), (b"-0", b"-0")])
+def test_minus_zero_is_zero(one: bytes, other: bytes) -> None:
+    """Contract 2.4: an answer belongs to the request if the ids have the same decoded value and type."""
+    body = b'{"jsonrpc":"2.0","id":' + one + b',"result":1}'
+    assert jsonrpc.judge(body, other).body is body
+
+
+def test_an_error_with_a_half_surrogate_and_without_id_passes() -> None:
+    """Contract 2.4 row 3: half surrogates are legal JSON."""
+    error = b'{"code":1,"message":"\\ud83d \\\\ud83d \\\\"}'
+    verdict = jsonrpc.judge(b'{"jsonrpc":"2.0","error":' + error + b"}", b"7")
+    assert verdict.body == b'{"jsonrpc":"2.0","id":7,"error":' + error + b"}"
 
 
 # --- errors ---
