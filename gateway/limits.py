@@ -56,6 +56,7 @@ class Rates:
         self._burst = max(burst, 1.0)
         self._clock = clock
         self._empty_until: dict[str, float] = {}  # when the bucket, had it no bottom, would be full again
+        self._sweep_at = 0.0
 
     def take(self, name: str) -> float:
         """Take one; give 0, or the seconds after which there will be one again."""
@@ -74,7 +75,9 @@ class Rates:
         return len(self._empty_until)
 
     def _make_room(self, now: float) -> None:
-        self._empty_until = {name: full_at for name, full_at in self._empty_until.items() if full_at > now}
+        if now >= self._sweep_at:  # not for every new name, if all of them are busy
+            self._sweep_at = now + 1
+            self._empty_until = {name: full_at for name, full_at in self._empty_until.items() if full_at > now}
         if len(self._empty_until) >= MOST_NAMES:
             del self._empty_until[next(iter(self._empty_until))]
 

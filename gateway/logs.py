@@ -139,7 +139,11 @@ def as_text(fields: dict[str, Any]) -> bytes:
 
 
 def _printable(value: Any) -> str:
-    return str(value).encode(errors="backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
+    text = str(value)
+    if text.isprintable():
+        return text
+    # Line ends would make lines, and escape sequences would reach the reader's terminal.
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 _FORMATS: Final[dict[str, Callable[[dict[str, Any]], bytes]]] = {"json": as_json, "text": as_text}

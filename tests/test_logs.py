@@ -121,3 +121,22 @@ def test_a_closed_log_does_not_stop_the_process() -> None:
     writer.close()
     os.close(write_end)
     assert writer.dropped == 1
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_hostile_principal_makes_neither_lines_nor_terminal_commands(form: str, tmp_path: Path) -> None:
+    """Contract 6.5: whatever a token says, a line stays a line, and one that can be shown."""
+    path = tmp_path / "log"
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
+    logs = Logs(level="error", form=form, calls=False, fd=descriptor)
+    hostile = "a\r\nlevel=info event=forged \x1b[2J \x9b31m \u2028 \u202e"
+    logs.audit("register", caller=hostile, agent="echo", outcome="ok")
+    logs.close()
+    os.close(descriptor)
+    text = path.read_text()
+    assert text.count("\n") == 1
+    assert not {"\r", "\x1b"} & set(text)
+    if form == "text":
+        assert text.rstrip("\n").isprintable()
+    else:
+        assert json.loads(text)["caller"] == hostile
