@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gateway import jsonrpc, outcomes
+from gateway.admission import blames_agent
 from gateway.faults import FAULTS, SAFE, UNSAFE, Fault
 from gateway.gate import RATE_LIMITED, REFUSALS, UNAUTHENTICATED, challenge, check_grants, retry_after
 from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
@@ -42,6 +43,7 @@ class Call:
 
     __slots__ = (
         "_a2a",
+        "_agent_status",
         "_answer",
         "_deliver",
         "_envelope",
@@ -56,6 +58,7 @@ class Call:
         "_started",
         "_stream_id",
         "_timeout",
+        "_trial",
         "_wait",
         "ended",
     )
@@ -75,7 +78,9 @@ class Call:
         self._relay: Relay | None = None
         self._stream_id = request.push
         self._timeout = 0.0  # T; stays 0 for a call that is not forwarded
-        self._wait = 0.0  # until a caller who sends too often may send again
+        self._wait = 0.0  # until a caller who is refused for now may send again
+        self._trial = 0  # the number of a trial call to an agent that is out of service
+        self._agent_status = 0
         self._holding = False
         self.ended = False
 
@@ -164,12 +169,22 @@ class Call:
             raise Refused("GATEWAY_SHUTDOWN", "")
         if peer.credential_missing and self._inbound.credential is None:
             raise Refused("CREDENTIAL_MISSING", "")
+        if not peer.admission.open:
+            self._try(peer)
         if self._streams_are_full() and (self._request.push or envelope.method in STREAMING):
             raise Refused("GATEWAY_OVERLOADED", _TOO_MANY_STREAMS)
         if not peer.slots.take():
             raise Refused("SERVER_BUSY", "")
         self._holding = True
         proxy.lifecycle.begin()
+
+    def _try(self, peer: Peer) -> None:
+        """One trial call at a time for an agent out of service; the others hear when to come again."""
+        now = self._proxy.clock()
+        self._trial = peer.admission.enter(now)
+        if not self._trial:
+            self._wait = peer.admission.retry_after(now)
+            raise Refused("AGENT_OUT_OF_SERVICE", "")
 
     # --- forwarding ---
 
@@ -200,6 +215,7 @@ class Call:
     def _look_at_head(self, exchange: Exchange) -> None:
         """The agent's answer decides whether this is a stream, whatever the method was (contract 3.1)."""
         answer = self._answer = read_answer(exchange.headers)
+        self._agent_status = exchange.status
         if answer.kind == EVENT_STREAM and 200 <= exchange.status < 300:
             try:
                 self._open_stream(exchange, answer)
@@ -250,6 +266,9 @@ class Call:
         writer = Writer(self._stream_id.decode(), envelope=enveloped, number_ids=bool(request.push))
         self._relay = Relay(self, exchange, writer, proxy.rules.streams, proxy.loop)
         proxy.metrics.streams += 1
+        if self._trial and self._peer is not None:  # it answers: the others need not wait for the end
+            self._peer.admission.record(False, proxy.clock(), self._trial)
+            self._trial = 0
         self._deliver(Reply(200, stream_head(self._request_id, answer), b"", self._relay))
 
     def stream_events(self, count: int, first: bool) -> None:
@@ -336,7 +355,7 @@ class Call:
         """Write the header that tells a refused caller what to do."""
         if fault.reason == UNAUTHENTICATED:
             return b"www-authenticate: %b\r\n" % challenge(self._request.headers)
-        if fault.reason == RATE_LIMITED:
+        if self._wait:
             return b"retry-after: %b\r\n" % retry_after(self._wait)
         return b""
 
@@ -379,6 +398,8 @@ class Call:
         proxy.metrics.call(method, status)
         if self._timeout and self._peer is not None:
             self._peer.cells.request(method, status, seconds)
+        if self._peer is not None:
+            self._tell(self._peer, status, reason)
         if reason in REFUSALS:
             self._audit(reason)
         if proxy.logs.calls:
@@ -403,6 +424,18 @@ class Call:
                     else "",
                 )
             )
+
+    def _tell(self, peer: Peer, status: str, reason: str) -> None:
+        """Tell what the outcome says of the agent: every forwarded call is evidence (health contract 7)."""
+        if self._timeout:
+            blame: bool | None = False  # an answer that was passed on, mostly
+            if status == CANCELLED:
+                blame = None
+            elif reason:
+                blame = blames_agent(reason, http_status=self._agent_status, timeout=self._timeout)
+            peer.admission.record(blame, self._proxy.clock(), self._trial)
+        elif self._trial:
+            peer.admission.unused(self._trial, self._proxy.clock())
 
     def _audit(self, reason: str) -> None:
         request = self._request
