@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gateway import jsonrpc, outcomes
 from gateway.admission import blames_agent
-from gateway.faults import FAULTS, SAFE, UNSAFE, Fault
+from gateway.faults import FAULTS, UNSAFE, Fault
 from gateway.gate import RATE_LIMITED, REFUSALS, UNAUTHENTICATED, challenge, check_grants, retry_after
 from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
 from gateway.heads import challenge_head, in_query, reply_head, request_head, stream_head
@@ -20,11 +20,10 @@ from gateway.logs import CallLine, now
 from gateway.messages import Reply, Request
 from gateway.methods import CARD_GETTERS, READ_ONLY, STREAMING, V1_METHODS
 from gateway.metrics import APPLICATION_ERROR, CANCELLED, SUCCESS
+from gateway.open_stream import OpenStream
 from gateway.outcomes import Outcome
 from gateway.peers import Peer, is_agent_id
-from gateway.push import cancellation
 from gateway.relay import Relay
-from gateway.stream_formats import Writer
 from gateway.upstream import Exchange
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Bounds of the note that a stream is not read any more: seconds, and bytes of an answer that nobody reads.
-CANCEL_SECONDS = 5.0
-CANCEL_BYTES = 65536
 _TOO_MANY_STREAMS = "too many open streams"
 
 
@@ -42,41 +38,39 @@ class Call:
     """One call. Whoever drives it may `cancel` it at any time; each way to end passes `_record` once."""
 
     __slots__ = (
-        "_a2a",
         "_agent_status",
         "_answer",
         "_deliver",
-        "_envelope",
         "_exchange",
         "_holding",
-        "_inbound",
-        "_peer",
-        "_proxy",
         "_relay",
-        "_request",
-        "_request_id",
-        "_started",
-        "_stream_id",
         "_timeout",
         "_trial",
         "_wait",
+        "a2a",
         "ended",
+        "envelope",
+        "inbound",
+        "peer",
+        "proxy",
+        "request",
+        "request_id",
+        "started",
     )
 
     def __init__(self, proxy: Proxy, request: Request, deliver: Callable[[Reply | None], None]) -> None:
-        self._proxy = proxy
-        self._request = request
+        self.proxy = proxy
+        self.request = request
         self._deliver = deliver
-        self._started = perf_counter()  # the event loop's own clock has a grain of a millisecond
-        self._inbound: Inbound = proxy.headers.read(request.headers)
-        self._request_id = self._inbound.request_id or proxy.new_request_id()
-        self._a2a = False
-        self._envelope: Envelope | None = None
-        self._peer: Peer | None = None
+        self.started = perf_counter()  # the event loop's own clock has a grain of a millisecond
+        self.inbound: Inbound = proxy.headers.read(request.headers)
+        self.request_id = self.inbound.request_id or proxy.new_request_id()
+        self.a2a = False
+        self.envelope: Envelope | None = None
+        self.peer: Peer | None = None
         self._exchange: Exchange | None = None
         self._answer: Outbound | None = None
         self._relay: Relay | None = None
-        self._stream_id = request.push
         self._timeout = 0.0  # T; stays 0 for a call that is not forwarded
         self._wait = 0.0  # until a caller who is refused for now may send again
         self._trial = 0  # the number of a trial call to an agent that is out of service
@@ -106,19 +100,19 @@ class Call:
 
     def _admit(self) -> tuple[Envelope, Peer]:
         """Check in the order of contract 2.1; the first failure answers."""
-        request, inbound = self._request, self._inbound
-        self._a2a = self._speaks_a2a()
-        if request.refused or self._proxy.gate.limits:
+        request, inbound = self.request, self.inbound
+        self.a2a = self._speaks_a2a()
+        if request.refused or self.proxy.gate.limits:
             self._check_caller()
         if not is_json(inbound.content_type):
             raise Refused("CONTENT_TYPE", "")
         if request.body is None:
             raise Refused("REQUEST_TOO_LARGE", "")
-        envelope = self._envelope = jsonrpc.read(request.body)
+        envelope = self.envelope = jsonrpc.read(request.body)
         self._hear(envelope)
         if request.identity.grants is not EVERYTHING or inbound.credential is not None:
-            check_grants(request.identity, request.agent, inbound, self._proxy.rules.authenticated)
-        peer = self._peer = self._proxy.peers.find(request.agent)
+            check_grants(request.identity, request.agent, inbound, self.proxy.rules.authenticated)
+        peer = self.peer = self.proxy.peers.find(request.agent)
         if peer is None:
             raise _unknown_agent(request.agent)
         self._check_gateway(envelope, peer)
@@ -126,10 +120,10 @@ class Call:
 
     def _check_caller(self) -> None:
         """Refuse whom the gate has refused, or who sends too often; of the body only the id is read (2.1)."""
-        request = self._request
+        request = self.request
         reason = request.refused
         if not reason:
-            self._wait = self._proxy.gate.limit(request.identity)
+            self._wait = self.proxy.gate.limit(request.identity)
             reason = RATE_LIMITED if self._wait else ""
         if reason:
             envelope, id = None, NULL
@@ -140,38 +134,38 @@ class Call:
             except Refused as unreadable:
                 id = unreadable.id
             if reason == RATE_LIMITED:  # as anything else that becomes of a notification, nobody is told
-                self._envelope = envelope
+                self.envelope = envelope
             raise Refused(reason, "", id)
 
     def _hear(self, envelope: Envelope) -> None:
         """A method of 1.0 shows the dialect, too."""
-        if self._proxy.rules.dialect == "auto" and envelope.method in V1_METHODS and not self._request.push:
-            self._a2a = True
+        if self.proxy.rules.dialect == "auto" and envelope.method in V1_METHODS and not self.request.push:
+            self.a2a = True
 
     def _speaks_a2a(self) -> bool:
         """Tell the dialect as far as headers and query do (contract, introduction)."""
-        inbound = self._inbound
-        if self._request.query and inbound.version is None:
-            version = in_query(self._request.query, "A2A-Version")
+        inbound = self.inbound
+        if self.request.query and inbound.version is None:
+            version = in_query(self.request.query, "A2A-Version")
             inbound.version = version.encode() if version and version.isascii() else None
-        dialect = self._proxy.rules.dialect
+        dialect = self.proxy.rules.dialect
         return inbound.version is not None if dialect == "auto" else dialect == "a2a"
 
     def _streams_are_full(self) -> bool:
-        most = self._proxy.rules.most_streams
-        return 0 < most <= self._proxy.metrics.streams
+        most = self.proxy.rules.most_streams
+        return 0 < most <= self.proxy.metrics.streams
 
     def _check_gateway(self, envelope: Envelope, peer: Peer) -> None:
-        proxy = self._proxy
-        if self._inbound.via and any(proxy.via in value for value in self._inbound.via):
+        proxy = self.proxy
+        if self.inbound.via and any(proxy.via in value for value in self.inbound.via):
             raise Refused("LOOP_DETECTED", "")
         if proxy.lifecycle.refusing:
             raise Refused("GATEWAY_SHUTDOWN", "")
-        if peer.credential_missing and self._inbound.credential is None:
+        if peer.credential_missing and self.inbound.credential is None:
             raise Refused("CREDENTIAL_MISSING", "")
         if not peer.admission.open:
             self._try(peer)
-        if self._streams_are_full() and (self._request.push or envelope.method in STREAMING):
+        if self._streams_are_full() and (self.request.push or envelope.method in STREAMING):
             raise Refused("GATEWAY_OVERLOADED", _TOO_MANY_STREAMS)
         if not peer.slots.take():
             raise Refused("SERVER_BUSY", "")
@@ -180,7 +174,7 @@ class Call:
 
     def _try(self, peer: Peer) -> None:
         """One trial call at a time for an agent out of service; the others hear when to come again."""
-        now = self._proxy.clock()
+        now = self.proxy.clock()
         self._trial = peer.admission.enter(now)
         if not self._trial:
             self._wait = peer.admission.retry_after(now)
@@ -189,13 +183,11 @@ class Call:
     # --- forwarding ---
 
     def _forward(self, envelope: Envelope, peer: Peer) -> None:
-        proxy, rules, body = self._proxy, self._proxy.rules, self._request.body or b""
+        proxy, rules, body = self.proxy, self.proxy.rules, self.request.body or b""
         timeout = min(envelope.timeout or rules.default_timeout, rules.max_timeout)
-        line = proxy.caller_line(self._request.identity.name)
+        line = proxy.caller_line(self.request.identity.name)
         exchange = Exchange(
-            request_head(
-                self._prefix(peer), self._inbound, envelope, line, proxy.via, self._request_id, len(body)
-            ),
+            request_head(self.prefix(peer), self.inbound, envelope, line, proxy.via, self.request_id, len(body)),
             body,
             deadline=proxy.clock() + timeout,
             cap=rules.response_bytes,
@@ -207,9 +199,9 @@ class Call:
         self._timeout = timeout
         peer.pool.start(exchange)
 
-    def _prefix(self, peer: Peer) -> bytes:
+    def prefix(self, peer: Peer) -> bytes:
         """Give the begin of the head; what the caller brings goes before what the configuration holds (6.4)."""
-        credential = self._inbound.credential
+        credential = self.inbound.credential
         return peer.prefix if not credential else b"%bAuthorization: %b\r\n" % (peer.bare_prefix, credential)
 
     def _look_at_head(self, exchange: Exchange) -> None:
@@ -230,85 +222,48 @@ class Call:
         try:
             failure, answer, status = exchange.failure, self._answer, exchange.status
             if failure is None or (answer is not None and outcomes.is_told_by_status(status, failure)):
-                id = self._envelope.id if self._envelope else None
-                if status in (401, 403) and self._inbound.credential and id is not None:
+                id = self.envelope.id if self.envelope else None
+                if status in (401, 403) and self.inbound.credential and id is not None:
                     self._pass_on_refusal(status, exchange.body, answer or Outbound())
                     return
                 self._end_with(outcomes.of_answer(status, exchange.body, answer or Outbound(), id))
             else:
-                agent_id = self._peer.agent_id if self._peer else ""
+                agent_id = self.peer.agent_id if self.peer else ""
                 self._end_with(outcomes.of_failure(failure, agent_id, self._timeout))
         except Exception:
             self._broken()
 
     def _pass_on_refusal(self, status: int, body: bytes, answer: Outbound) -> None:
         """The agent refuses the credential that the caller brought: that is between the two (contract 6.4)."""
-        head = challenge_head(len(body), self._request_id, answer)
+        head = challenge_head(len(body), self.request_id, answer)
         self._end(Reply(status, head, body), APPLICATION_ERROR, "")
 
-    # --- a stream: the call is the relay's host ---
+    # --- a stream ---
 
     def _open_stream(self, exchange: Exchange, answer: Outbound) -> None:
-        proxy, request = self._proxy, self._request
-        if self._envelope is None or self._envelope.id is None:  # a notification: nobody reads the events
+        proxy = self.proxy
+        if self.envelope is None or self.envelope.id is None:  # a notification: nobody reads the events
             self._stop_exchange()
             self._end_with(Outcome(SUCCESS, b""))
-            return
-        if self._streams_are_full():  # nobody could know that this call would become one
+        elif self._streams_are_full():  # nobody could know that this call would become one
             self._stop_exchange()
             fault = replace(FAULTS["GATEWAY_OVERLOADED"], retry=UNSAFE)
             self._end_with(outcomes.failed(fault, _TOO_MANY_STREAMS))
-            return
-        if not self._stream_id:
-            self._stream_id = proxy.new_stream_id()
-        wish = in_query(request.query, "format") or ("envelope" if self._inbound.envelope else "")
-        enveloped = wish != "auto" if request.push else wish == "envelope"
-        writer = Writer(self._stream_id.decode(), envelope=enveloped, number_ids=bool(request.push))
-        self._relay = Relay(self, exchange, writer, proxy.rules.streams, proxy.loop)
-        proxy.metrics.streams += 1
-        if self._trial and self._peer is not None:  # it answers: the others need not wait for the end
-            self._peer.admission.record(False, proxy.clock(), self._trial)
-            self._trial = 0
-        self._deliver(Reply(200, stream_head(self._request_id, answer), b"", self._relay))
-
-    def stream_events(self, count: int, first: bool) -> None:
-        """Count events; the first one shows how long the agent thought."""
-        if self._peer is not None:
-            self._peer.cells.events += count
-        if first:
-            self._proxy.metrics.first_event.observe(perf_counter() - self._started)
-
-    def stream_error(self, reason: str) -> tuple[int, str, list[Any], bytes]:
-        """Give code, message, data and request id of the event that ends the stream (contract 3.5)."""
-        fault = FAULTS[reason]
-        code = -32001 if reason == "STREAM_IDLE" else -32603
-        if self._peer is not None:
-            self._peer.cells.error(code)
-        message = fault.message.format(f"{self._proxy.rules.streams.idle:g}")
-        retry = UNSAFE if fault.retry == SAFE else fault.retry  # the agent has begun
-        data = jsonrpc.error_data(fault, self._named() | {"retry": retry})
-        id = self._envelope.id if self._envelope else None
-        return -32603 if self._a2a else code, message, data, id or NULL
+        else:
+            stream = OpenStream(self, self.envelope, self.request.push or proxy.new_stream_id())
+            self._relay = stream.relay(exchange)
+            proxy.metrics.streams += 1
+            if self._trial and self.peer is not None:  # it answers: the others need not wait for the end
+                self.peer.admission.record(False, proxy.clock(), self._trial)
+                self._trial = 0
+            self._deliver(Reply(200, stream_head(self.request_id, answer), b"", self._relay))
 
     def stream_ended(self, status: str, reason: str, events: int, size: int) -> None:
         """Free what the call holds, count and log."""
         self._relay = None
-        self._proxy.metrics.streams -= 1
+        self.proxy.metrics.streams -= 1
         self._stop_exchange()
         self._record(200, status, reason, size, events)
-
-    def cancel_stream(self) -> None:
-        """Tell an agent of the envelope format that its stream is not read any more (contract 3.7)."""
-        proxy, peer = self._proxy, self._peer
-        if peer is None or proxy.lifecycle.refusing:
-            return
-        body = cancellation(self._stream_id)
-        envelope, line = Envelope(None, "stream_cancel"), proxy.caller_line(self._request.identity.name)
-        inbound = Inbound(content_type=b"application/json")
-        head = request_head(self._prefix(peer), inbound, envelope, line, proxy.via, self._request_id, len(body))
-        deadline = proxy.clock() + CANCEL_SECONDS
-        exchange = Exchange(head, body, deadline=deadline, cap=CANCEL_BYTES, repeatable=False, done=lambda _: None)
-        peer.pool.start(exchange)
 
     # --- the ends ---
 
@@ -322,61 +277,62 @@ class Call:
         self._exchange = None
         if self._holding:
             self._holding = False
-            self._proxy.lifecycle.end()
-            if self._peer is not None:
-                self._peer.slots.give()
+            self.proxy.lifecycle.end()
+            if self.peer is not None:
+                self.peer.slots.give()
 
     def _broken(self) -> None:
         """A fault of our own: say so, and lose neither the slot nor the caller."""
-        log.exception("internal error", extra={"fields": {"request_id": self._request_id.decode()}})
+        log.exception("internal error", extra={"fields": {"request_id": self.request_id.decode()}})
         self._stop_exchange()
         if not self.ended:
             self._end_with(outcomes.failed(FAULTS["INTERNAL"]))
 
     def _end_with(self, outcome: Outcome, id: bytes = NULL) -> None:
         """Write the reply for an outcome; a notification is answered 202 whatever became of it."""
-        fault, envelope = outcome.fault, self._envelope
+        fault, envelope = outcome.fault, self.envelope
         if fault is not None:
-            (self._peer.cells if self._peer else self._proxy.metrics.unknown).error(fault.code)
+            (self.peer.cells if self.peer else self.proxy.metrics.unknown).error(fault.code)
         if envelope is not None and envelope.id is None:
-            reply = Reply(202, reply_head(0, self._request_id, self._answer), b"")
+            reply = Reply(202, reply_head(0, self.request_id, self._answer), b"")
         elif fault is None:
             reply = self._relayed(outcome.body or b"")
         else:
             if envelope is not None:
-                id = NULL if self._request.push else envelope.id or NULL
+                id = NULL if self.request.push else envelope.id or NULL
             body = self._error(outcome, fault, id)
-            head = reply_head(len(body), self._request_id, self._answer)
+            head = reply_head(len(body), self.request_id, self._answer)
             head = b"%bx-gateway-error: %b\r\n%b" % (head, fault.reason.encode(), self._advice(fault))
-            reply = Reply(fault.status(self._a2a), head, body)
+            reply = Reply(fault.status(self.a2a), head, body)
         self._end(reply, outcome.status, fault.reason if fault else "")
 
     def _advice(self, fault: Fault) -> bytes:
         """Write the header that tells a refused caller what to do."""
         if fault.reason == UNAUTHENTICATED:
-            return b"www-authenticate: %b\r\n" % challenge(self._request.headers)
+            return b"www-authenticate: %b\r\n" % challenge(self.request.headers)
         if self._wait:
             return b"retry-after: %b\r\n" % retry_after(self._wait)
         return b""
 
     def _relayed(self, body: bytes) -> Reply:
-        envelope, peer = self._envelope, self._peer
+        envelope, peer = self.envelope, self.peer
         if envelope is not None and peer is not None and envelope.method in CARD_GETTERS:
-            body = self._proxy.rewrite_card(body, peer.agent_id, self._request)
-        return Reply(200, reply_head(len(body), self._request_id, self._answer), body)
+            body = self.proxy.rewrite_card(body, peer.agent_id, self.request)
+        return Reply(200, reply_head(len(body), self.request_id, self._answer), body)
 
     def _error(self, outcome: Outcome, fault: Fault, id: bytes) -> bytes:
         return jsonrpc.error(
             fault,
             id,
             detail=outcome.detail,
-            a2a=self._a2a,
-            metadata=self._named() | self._waiting() | outcome.metadata,
+            a2a=self.a2a,
+            metadata=self.named() | self._waiting() | outcome.metadata,
             foreign=outcome.foreign,
         )
 
-    def _named(self) -> dict[str, str]:
-        agent = self._request.agent
+    def named(self) -> dict[str, str]:
+        """Give what an error says of the agent."""
+        agent = self.request.agent
         return {"agentId": agent.decode()} if is_agent_id(agent) else {}
 
     def _waiting(self) -> dict[str, str]:
@@ -392,36 +348,34 @@ class Call:
     def _record(self, http: int, status: str, reason: str, size: int, events: int = 0) -> None:
         """Count and log, before the answer is written: the only place where a call ends."""
         self.ended = True
-        proxy = self._proxy
-        seconds = perf_counter() - self._started
-        method = "" if self._envelope is None else self._envelope.method
+        proxy = self.proxy
+        seconds = perf_counter() - self.started
+        method = "" if self.envelope is None else self.envelope.method
         proxy.metrics.call(method, status)
-        if self._timeout and self._peer is not None:
-            self._peer.cells.request(method, status, seconds)
-        if self._peer is not None:
-            self._tell(self._peer, status, reason)
+        if self._timeout and self.peer is not None:
+            self.peer.cells.request(method, status, seconds)
+        if self.peer is not None:
+            self._tell(self.peer, status, reason)
         if reason in REFUSALS:
-            self._audit(reason)
+            proxy.audit_refusal(self.request, self.named().get("agentId", ""), self.request_id, reason)
         if proxy.logs.calls:
             proxy.logs.call(
                 CallLine(
                     time=now(),
                     level="info",
                     event="call",
-                    request_id=self._request_id.decode("ascii"),
-                    caller=self._request.identity.name,
-                    agent="" if self._peer is None else self._peer.agent_id,
+                    request_id=self.request_id.decode("ascii"),
+                    caller=self.request.identity.name,
+                    agent="" if self.peer is None else self.peer.agent_id,
                     method=method[:128],
                     outcome=status,
                     reason=reason,
                     status=http,
                     duration_ms=round(seconds * 1000, 3),
-                    bytes_in=len(self._request.body or b""),
+                    bytes_in=len(self.request.body or b""),
                     bytes_out=size,
                     events=events,
-                    trace_id=self._inbound.traceparent[3:35].decode("latin-1")
-                    if self._inbound.traceparent
-                    else "",
+                    trace_id=self.inbound.traceparent[3:35].decode("latin-1") if self.inbound.traceparent else "",
                 )
             )
 
@@ -433,21 +387,9 @@ class Call:
                 blame = None
             elif reason:
                 blame = blames_agent(reason, http_status=self._agent_status, timeout=self._timeout)
-            peer.admission.record(blame, self._proxy.clock(), self._trial)
+            peer.admission.record(blame, self.proxy.clock(), self._trial)
         elif self._trial:
-            peer.admission.unused(self._trial, self._proxy.clock())
-
-    def _audit(self, reason: str) -> None:
-        request = self._request
-        self._proxy.logs.audit(
-            "call",
-            caller=request.identity.name,
-            agent=self._named().get("agentId", ""),
-            outcome="refused",
-            reason=reason,
-            client=self._proxy.gate.proxies.sent(request.headers, request.peer).client,
-            request_id=self._request_id.decode("ascii"),
-        )
+            peer.admission.unused(self._trial, self.proxy.clock())
 
 
 def _unknown_agent(segment: bytes) -> Refused:

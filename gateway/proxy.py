@@ -99,3 +99,15 @@ class Proxy:
     def new_stream_id(self) -> bytes:
         """Make the id of a stream; `push.is_of_an_ended_stream` knows its form."""
         return b"s-" + self.new_request_id()
+
+    def audit_refusal(self, request: Request, agent_id: str, request_id: bytes, reason: str) -> None:
+        """Note that a caller was refused, whatever it asked for (contract 6)."""
+        self.logs.audit(
+            "call",
+            caller=request.identity.name,
+            agent=agent_id,
+            outcome="refused",
+            reason=reason,
+            client=self.gate.proxies.sent(request.headers, request.peer).client,
+            request_id=request_id.decode("ascii"),
+        )

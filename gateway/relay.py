@@ -146,11 +146,15 @@ class Relay:
 
     def caller_left(self) -> None:
         """The caller is gone: close the way to the agent, hold nothing against it."""
-        if not self._over:
-            tell_agent = self._writer.a2a is False
-            self._end(CANCELLED, "")
-            if tell_agent:
-                self._host.cancel_stream()
+        if self._over:
+            return
+        if self._final < inf:  # it has seen the work end, and need not wait until the agent closes
+            self._close()
+            return
+        tell_agent = self._writer.a2a is False
+        self._end(CANCELLED, "")
+        if tell_agent:
+            self._host.cancel_stream()
 
     def agent_ended(self, failure: Failure | None) -> None:
         """The agent's answer is over, cleanly or not."""

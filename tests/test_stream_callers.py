@@ -287,3 +287,22 @@ async def test_every_stream_is_counted_when_the_gateway_ends(agent: FaultAgent) 
         await asyncio.sleep(0.2)  # the log is written by a thread, in batches of 50 ms
         lines = [line for line in gateway.lines() if line["event"] == "call"]
         assert [line["reason"] for line in lines] == ["GATEWAY_SHUTDOWN"] * 50
+
+
+FINAL = (
+    b'data: {"jsonrpc":"2.0","id":7,"result":{"kind":"status-update","final":true,"status":{"state":"%s"}}}\n\n'
+)
+
+
+@pytest.mark.parametrize(("state", "status"), [("completed", "success"), ("failed", "application_error")])
+async def test_who_leaves_after_the_final_event_has_seen_the_end(
+    state: str, status: str, gateway: Running, agent: FaultAgent
+) -> None:
+    """Contract 3.5, 7: SDK clients need not wait until the agent closes; that is no cancellation."""
+    agent.next(sse(FINAL % state.encode(), end="hang"))
+    async with calling(gateway.port, request()) as stream:
+        await stream.head()
+        await stream.event()
+    await agent.all_closed()
+    await free(gateway)
+    assert await count(gateway, status) == 1
