@@ -375,7 +375,7 @@ class Call:
                     bytes_in=len(self.request.body or b""),
                     bytes_out=size,
                     events=events,
-                    trace_id=self.inbound.traceparent[3:35].decode("latin-1") if self.inbound.traceparent else "",
+                    trace_id=self.inbound.traceparent[3:35].decode("latin-1"),
                 )
             )
 
