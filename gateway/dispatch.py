@@ -14,6 +14,7 @@ from typing import Final
 from gateway import jsonrpc
 from gateway.card_protocols import V1_0, declared_protocols
 from gateway.cards import parse_card
+from gateway.content_length import read_length
 from gateway.cycles import Direct
 from gateway.faults import FAULTS
 from gateway.gate import ORIGIN_NOT_TRUSTED, Gate, Verdict
@@ -146,11 +147,11 @@ class Dispatch:
 
     def admits(self, caller: Caller, url: bytes, headers: Headers, fields: dict[bytes, bytes]) -> Identity | None:
         """Give who calls, if a POST with this target and these headers may skip ASGI."""
-        length = fields.get(b"content-length", b"")
+        length = read_length(fields.get(b"content-length", b""))
         if (
             self._doors.enable
-            and length.isdigit()
-            and int(length) <= self._doors.max_request_bytes
+            and length is not None
+            and length <= self._doors.max_request_bytes
             and b"#" not in url
         ):
             return self._gate.direct(headers, fields, caller.client[0] if caller.client else "")
@@ -202,7 +203,7 @@ async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit
     the server's to bound (`server.request_timeout_seconds`).
     """
     for name, value in headers:
-        if name == b"content-length" and int(value) > limit:
+        if name == b"content-length" and (read_length(value) or 0) > limit:
             return None
     message = await receive()
     body: bytes = message.get("body", b"")

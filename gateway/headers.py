@@ -197,7 +197,7 @@ def _not_named(lines: list[bytes], named: set[bytes]) -> list[bytes]:
 
 
 def _judge_back(name: bytes) -> int:
-    if name in _NEVER_BACK or name.startswith((b"x-accel-", b"proxy-")):
+    if name in _NEVER_BACK or b"_" in name or name.startswith((b"x-accel-", b"proxy-")):
         return DROP
     return KEEP if name.startswith((b"a2a-", b"x-")) else DROP
 

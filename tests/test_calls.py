@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.content_length import read_length
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.raw import FIN_WAIT_1, exchange, open_raw, tcp_state
@@ -657,3 +658,58 @@ async def test_each_call_is_one_log_line_without_its_body(gateway: Running, agen
     text = gateway.log.read_text()
     assert "hunter2" not in text
     assert "t0ken" not in text
+
+
+# --- lengths with many digits ---
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+async def test_a_length_with_thousands_of_zeros(version: bytes, gateway: Running, agent: FaultAgent) -> None:
+    """Contract 2.1: leading zeros are legal in a Content-Length; no 500 and no traceback on any way in."""
+    await gateway.register(agent)
+    head = REQUEST.replace(b"HTTP/1.1", b"HTTP/" + version).replace(b"Length: ", b"Length: " + b"0" * 5000)
+    got = await exchange(gateway.port, head.replace(b"Host:", b"Connection: close\r\nHost:"))
+    assert b" 200 " in got.partition(b"\r\n")[0]
+    assert got.endswith(ANSWER)
+
+
+async def test_a_length_with_thousands_of_zeros_for_the_registry(gateway: Running) -> None:
+    """Contract 5: the same at the other routes."""
+    document = b'{"agent_id":"zeros","name":"n","url":"http://127.0.0.1:1/"}'
+    got = await exchange(
+        gateway.port,
+        b"POST /agents/register HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        b"Content-Type: application/json\r\nContent-Length: "
+        + b"0" * 5000
+        + b"%d\r\n\r\n" % len(document)
+        + document,
+    )
+    assert b" 500 " not in got.partition(b"\r\n")[0]
+    assert "Traceback" not in gateway.log.read_text()
+
+
+async def test_an_agents_length_with_thousands_of_zeros(gateway: Running, agent: FaultAgent) -> None:
+    """Contract 2.3: an answer is judged by what it means."""
+    await gateway.register(agent)
+    lines = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + b"0" * 5000
+    agent.next(reply.raw(lines + b"%d\r\n\r\n" % len(ANSWER) + ANSWER, close=True))
+    assert (await gateway.call(CALL)).content == ANSWER
+    assert "Traceback" not in gateway.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "length"),
+    [
+        (b"0", 0),
+        (b"000", 0),
+        (b"0" * 5000 + b"7", 7),
+        (b" 12\t", 12),
+        (b"9" * 19, 10**19 - 1),
+        (b"1" + b"0" * 19, 1 << 64),
+        (b"9" * 5000, 1 << 64),
+        *((other, None) for other in (b"", b"-1", b"+1", b"1_0", b"1, 1", b"1.0", "\u0661".encode())),
+    ],
+)
+def test_how_a_length_is_read(value: bytes, length: int | None) -> None:
+    """Contract 2.1 rule 2: what is beyond every limit need not be exact."""
+    assert read_length(value) == length

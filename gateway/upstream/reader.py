@@ -6,6 +6,8 @@ from typing import Final
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from gateway.content_length import read_length
+
 MAX_HEAD: Final = 65_536  # bytes of head, and of anything else that comes without a byte of body
 MAX_HEADERS: Final = 256
 MAX_INTERIM: Final = 16
@@ -92,7 +94,7 @@ class ResponseReader:
         """The announced Content-Length, if any."""
         for name, value in self.headers:
             if name == b"content-length":
-                return int(value)
+                return read_length(value)
         return None
 
     def feed(self, data: bytes) -> None:
