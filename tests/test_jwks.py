@@ -122,9 +122,9 @@ async def test_a_kid_is_only_looked_up(kid: str) -> None:
 async def test_a_token_without_kid_is_tried_with_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwks, "COOLDOWN_SECONDS", 0.0)
     async with FaultAgent() as idp, following(idp.url) as (auth, _):
-        idp.always(published(NEW, OLD))
+        idp.always(published(jwk(rsa_key(3), "other"), OLD))
         assert not await refused(auth, bearer(token(rsa_key(0), "RS256")))
-        idp.always(published(NEW))
+        idp.always(published(NEW))  # a rotation: none of the known keys fits any more
         assert not await refused(auth, bearer(token(rsa_key(1), "RS256")))
         assert await refused(auth, bearer(token(rsa_key(2), "RS256")))
 
