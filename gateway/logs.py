@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import select
 import sys
 import threading
 import time
@@ -58,6 +60,7 @@ class LogWriter:
         self._lines: deque[bytes] = deque()
         self._pending = 0
         self._closing = False
+        self._torn = False  # the last line was written in part only
         self._awake = threading.Event()
         self._hurry = threading.Event()
         self.dropped = 0
@@ -90,16 +93,26 @@ class LogWriter:
 
     def _write_batch(self) -> None:
         batch = b"".join(self._lines.popleft() for _ in range(len(self._lines)))
+        left = memoryview(b"\n" + batch if self._torn else batch)
         try:
-            _write_all(self._fd, batch)
-        except OSError:
-            self.dropped += 1  # the reader of our log is gone; serving goes on
+            while left:
+                written = _write_some(self._fd, left)
+                self._torn = left[written - 1] != ord("\n")
+                left = left[written:]
+        except OSError:  # the reader of our log is gone, or the disk is full; serving goes on
+            self.dropped += min(bytes(left).count(b"\n"), batch.count(b"\n"))
         self._pending -= len(batch)
 
 
-def _write_all(fd: int, line: bytes) -> None:
-    while line:
-        line = line[os.write(fd, line) :]
+def _write_some(fd: int, text: memoryview) -> int:
+    """Write what there is room for, and wait for room where somebody made the descriptor non-blocking."""
+    while True:
+        try:
+            return os.write(fd, text)
+        except BlockingIOError:
+            room = select.poll()
+            room.register(fd, select.POLLOUT)
+            room.poll()
 
 
 class Clock:
@@ -131,11 +144,24 @@ def as_json(fields: dict[str, Any]) -> bytes:
 
 
 def as_text(fields: dict[str, Any]) -> bytes:
-    """Write a line for people: time, level, event, then what is left as name=value."""
+    """Write a line for people: time, level, event, then what is left as name=value.
+
+    Values that might be taken for more than one stand in quotes, and inside those a backslash is doubled.
+    """
     rest = dict(fields)
-    first = [_printable(rest.pop(name, "-")) for name in ("time", "level", "event")]
-    line = " ".join(first + [f"{name}={_printable(value)}" for name, value in rest.items() if value != ""])
-    return line.encode(errors="backslashreplace") + b"\n"
+    first = [_quoted(rest.pop(name, "-")) for name in ("time", "level", "event")]
+    line = " ".join(first + [f"{name}={_quoted(value)}" for name, value in rest.items() if value != ""])
+    return line.encode() + b"\n"
+
+
+_AMBIGUOUS: Final = re.compile(r'[ ="\\]').search
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    if not _AMBIGUOUS(text):
+        return _printable(text)
+    return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
 def _printable(value: Any) -> str:

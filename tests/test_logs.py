@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import select
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.logs import CallLine, Logs, LogWriter, now
+from gateway.logs import CallLine, Logs, LogWriter, as_text, now
 
 
 @pytest.fixture
@@ -140,3 +143,94 @@ def test_a_hostile_principal_makes_neither_lines_nor_terminal_commands(form: str
         assert text.rstrip("\n").isprintable()
     else:
         assert json.loads(text)["caller"] == hostile
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_every_line_arrives_whole_whatever_the_descriptor(blocking: bool) -> None:
+    """Whoever shares our stderr may have made it non-blocking: the thread waits for room, the lines stay whole."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, blocking)
+    got = bytearray()
+
+    def read() -> None:
+        while data := os.read(read_end, 5000):
+            got.extend(data)
+
+    reader = threading.Thread(target=read)
+    writer = LogWriter(write_end)
+    lines = [b'{"n":%d,"pad":"%b"}\n' % (number, b"x" * 200) for number in range(3000)]
+    for line in lines:
+        writer.write(line)
+    _wait_until_full(write_end)
+    reader.start()
+    writer.close()
+    os.close(write_end)
+    reader.join(5)
+    os.close(read_end)
+    assert bytes(got) == b"".join(lines)
+    assert writer.dropped == 0
+
+
+def _wait_until_full(fd: int) -> None:
+    room, until = select.poll(), time.monotonic() + 5
+    room.register(fd, select.POLLOUT)
+    while room.poll(0) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def test_lines_lost_to_a_closed_reader_are_counted_one_by_one() -> None:
+    """The batch is one write, its lines are what is lost."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    writer = LogWriter(write_end)
+    for _ in range(50):
+        writer.write(b"lost\n")
+    writer.close()
+    os.close(write_end)
+    assert writer.dropped == 50
+
+
+def test_after_a_torn_line_the_next_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk takes half a line: what follows once there is room is a line of its own."""
+    path, real = tmp_path / "log", os.write
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    room = iter([7])
+
+    def write(fd: int, text: memoryview) -> int:
+        size = next(room, 0)
+        if not size:
+            raise OSError(errno.ENOSPC, "full")
+        return real(fd, text[:size])
+
+    writer = LogWriter(fd)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write)
+        writer.write(b"first\nsecond\nthird\n")
+        until = time.monotonic() + 5
+        while not writer.dropped and time.monotonic() < until:
+            time.sleep(0.01)
+    writer.write(b"fourth\n")
+    writer.close()
+    os.close(fd)
+    assert path.read_bytes() == b"first\ns\nfourth\n"
+    assert writer.dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("message/send", "message/send"),
+        ("m outcome=success status=200", '"m outcome=success status=200"'),
+        ("a=b", '"a=b"'),
+        ('a"', '"a\\""'),
+        ('" outcome="x', '"\\" outcome=\\"x"'),
+        ("a\\", '"a\\\\"'),
+        ("a\x1b[2J\x07\x85\u2028\u202e\xa0\ud83d", "a\\x1b[2J\\x07\\x85\\u2028\\u202e\\xa0\\ud83d"),
+        ("a\nb c", '"a\\nb c"'),
+        ("é", "é"),
+    ],
+)
+def test_no_value_forges_a_field(value: str, shown: str) -> None:
+    """Contract 8: a caller chooses the method's name, not what else the line says."""
+    line = as_text({"time": "t", "level": "info", "event": value, "method": value, "outcome": "failed"}).decode()
+    assert line == f"t info {shown} method={shown} outcome=failed\n"
