@@ -526,6 +526,24 @@ async def test_look_ups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(slow.asked) == 5
 
 
+async def test_look_ups_that_hang_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names whose servers do not answer must not keep other agents from being found; threads stay bounded."""
+    monkeypatch.setattr("gateway.upstream.resolver._MOST", 2)
+    monkeypatch.setattr("gateway.upstream.resolver._HANGING", 3)
+    monkeypatch.setattr("gateway.upstream.resolver._PROMPT_SECONDS", 0.02)
+    slow, resolver = SlowLookUps(monkeypatch), Resolver()
+    tasks = [asyncio.ensure_future(resolver(f"{number}.test", 80)) for number in range(8)]
+    await until(lambda: len(slow.asked) == 5)
+    for task in tasks[:4]:
+        task.cancel()  # their callers have timed out, and their threads hang on
+    await asyncio.sleep(0.1)
+    assert len(slow.asked) == 5  # 3 that hang, 2 at a time
+    slow.go.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(result, list) for result in results] == [False] * 4 + [True] * 4
+    await asyncio.gather(*(resolver(f"{number}.test", 80) for number in range(5)))  # every place is free again
+
+
 async def test_no_thread_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shortage of ours, told as such, and nothing is kept."""
 
