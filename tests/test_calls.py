@@ -405,7 +405,7 @@ async def test_the_callers_timeout_counts_and_is_capped(agent: FaultAgent) -> No
             loop = asyncio.get_running_loop()
             begun = loop.time()
             response = await gateway.call(CALL.replace(b"{}", params))
-            assert float(expected) <= loop.time() - begun < float(expected) + 0.25
+            assert float(expected) <= loop.time() - begun < float(expected) + 2
             assert response.json()["error"]["data"][0]["metadata"]["timeoutSeconds"] == expected
         assert len(agent.requests) == 3
 

@@ -21,7 +21,7 @@ from tests.fakes.running import Running, running
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"message/send","params":{"text":"\\u00e9 / \\/ "}}'
 NOTIFICATION = b'{"jsonrpc":"2.0","method":"message/send","params":{}}'
 A2A = {"A2A-Version": "1.0"}
-T = 0.4
+T = 5.0  # long enough for a busy machine; calls to agents that hang bring their own
 CAP = 65536
 
 ANSWER = b'{"jsonrpc":"2.0", "id":7,"result":{"a":1.50,"b":"\\u00e9"}}'
@@ -43,6 +43,11 @@ async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
         yield it
 
 
+def with_timeout(body: bytes, seconds: float) -> bytes:
+    """Give the call with a T of its own (contract 2.3)."""
+    return body.replace(b'"params":{', b'"params":{"configuration":{"timeout":%g},' % seconds).replace(b",}", b"}")
+
+
 @dataclass(frozen=True)
 class Row:
     """What must come of a behaviour of the agent."""
@@ -56,6 +61,12 @@ class Row:
     retry: str
     extra: dict[str, str] = field(default_factory=dict)
     foreign: Any = None
+
+    @property
+    def call(self) -> bytes:
+        """The call that provokes it: one to an agent that hangs is impatient."""
+        hangs = self.behaviour.name in ("hang", "dribble") or self.reason == "AGENT_TIMEOUT"
+        return with_timeout(CALL, 0.4) if hangs else CALL
 
     @property
     def label(self) -> str:
@@ -223,7 +234,7 @@ async def test_faulty_answers(name: str, gateway: Running, agent: FaultAgent) ->
     await gateway.register(agent)
     agent.always(row.behaviour)
     for headers, a2a in (({}, False), (A2A, True)):
-        response = await gateway.call(CALL, headers=headers)
+        response = await gateway.call(row.call, headers=headers)
         check_error(response, row, a2a=a2a)
         assert response.headers.get("retry-after") == row.extra.get("retryAfter")
     await check_counted(gateway, row)
@@ -239,7 +250,7 @@ async def test_notifications_are_answered_202_whatever_becomes_of_them(
     """Contract 2.1; the failure shows in the metrics. Bodies of 2xx are nobody's answer and are not judged."""
     await gateway.register(agent)
     agent.always(ROWS[name].behaviour)
-    response = await gateway.call(NOTIFICATION)
+    response = await gateway.call(with_timeout(NOTIFICATION, 0.4) if name == "hang" else NOTIFICATION)
     assert (response.status_code, response.content) == (202, b"")
     label = "success" if name == "html" else ROWS[name].label
     found = await gateway.metric("kubemq_a2a_requests_total", agent_id="echo", method="message/send", status=label)
@@ -317,8 +328,8 @@ def unreachable(what: str) -> Row:
 
 
 async def check_both(gateway: Running, row: Row) -> None:
-    check_error(await gateway.call(CALL), row)
-    check_error(await gateway.call(CALL, headers=A2A), row, a2a=True)
+    check_error(await gateway.call(row.call), row)
+    check_error(await gateway.call(row.call, headers=A2A), row, a2a=True)
     await check_counted(gateway, row)
 
 
@@ -451,7 +462,7 @@ async def test_server_busy(gateway: Running, agent: FaultAgent) -> None:
     """Contract 2.3: refused at once, never queued; nothing was forwarded, so only the error is counted."""
     await gateway.register(agent)
     agent.always(reply.hang())
-    waiting = [asyncio.create_task(gateway.call(CALL)) for _ in range(2)]
+    waiting = [asyncio.create_task(gateway.call(with_timeout(CALL, 2))) for _ in range(2)]
     await agent.received(2)
     row = Row(
         reply.hang(),
