@@ -14,7 +14,6 @@ from typing import Final
 from gateway import jsonrpc
 from gateway.card_protocols import V1_0, declared_protocols
 from gateway.cards import parse_card
-from gateway.content_length import read_length
 from gateway.cycles import Direct
 from gateway.faults import FAULTS
 from gateway.gate import ORIGIN_NOT_TRUSTED, Gate, Verdict
@@ -27,6 +26,7 @@ from gateway.proxies import Sent
 from gateway.proxy import Proxy
 from gateway.push import is_of_an_ended_stream, opening, wanted_task
 from gateway.rest import Receive, Rest, Scope, Send, send_json, send_whole, serve_metrics, with_headers
+from gateway.upstream.content_length import read_length
 
 _JSON: Final = (b"content-type", b"application/json")
 _BODY_HEADERS: Final = frozenset((b"content-type", b"content-length", b"transfer-encoding"))

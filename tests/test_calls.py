@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.content_length import read_length
+from gateway.upstream.content_length import read_length
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.raw import FIN_WAIT_1, exchange, open_raw, tcp_state

@@ -6,7 +6,7 @@ from typing import Final
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.content_length import read_length
+from gateway.upstream.content_length import read_length
 
 MAX_HEAD: Final = 65_536  # bytes of head, and of anything else that comes without a byte of body
 MAX_HEADERS: Final = 256
