@@ -74,10 +74,10 @@ endef
 	@touch $@ .venv/.installed
 
 # An agent and client of protocol 0.3 in their last release; they cannot live beside the newer SDK.
-.venv-sdk03/.installed:
+.venv-sdk03/.installed: tests/fakes/sdk03/requirements.txt
 	$(call venv,.venv-sdk03)
 	@echo "installing a2a-sdk 0.3.26 for the tests ..."
-	@.venv-sdk03/$(PIP) 'a2a-sdk[http-server]==0.3.26'
+	@.venv-sdk03/$(PIP) -r $<
 	@touch $@
 
 # Every dependency at its lower bound, and current tools to test with. PYTHON must be one that has wheels of them.
