@@ -22,9 +22,15 @@ _HEAD = (
 )
 _CHUNK = b"%x\r\n" % events.SIZE
 _LAST = b"%x\r\n%b\r\n0\r\n\r\n" % (len(events.FINAL), events.FINAL)
+_ID = re.compile(rb'"id": *("[^"]*"|[0-9]+)')
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)\r\n", re.IGNORECASE)
 #: Spreads the streams over the interval, however many there are.
 _GOLDEN = 0.6180339887
+
+
+def _id(body: bytes) -> bytes:
+    found = _ID.search(body)
+    return found[1] if found else b"null"
 
 
 class Streams:
@@ -93,7 +99,13 @@ class StreamAgent(asyncio.Protocol):
             self._transport.abort()
         elif len(body) >= int(length[1]):
             self._buffer = b""
-            self._begin(*events.plan(body))
+            if b'"message/stream"' in body:
+                self._begin(*events.plan(body))
+            else:  # the gateway asks how the agent is
+                answer = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32601,"message":"no such method"}}' % _id(
+                    body
+                )
+                self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(answer), answer))
 
     def _begin(self, count: int, every: float) -> None:
         self._streaming = True
