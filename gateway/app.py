@@ -223,6 +223,7 @@ def _application(
             settings.a2a.max_request_bytes,
             listeners.api.getsockname()[1],
         ),
+        health.published,
     )
 
 
@@ -267,6 +268,7 @@ def _rest(settings: Settings, registry: Registry, health: Health, terms: CardTer
                 registration=registry.get,
                 platform_name=settings.server.platform_name,
                 version=VERSION,
+                published=health.published,
             ),
             *health.routes(),
         ],

@@ -74,15 +74,22 @@ def address(public_base: str, agent_id: str) -> str:
 # --- the card that clients resolve ---
 
 
-def served_card(card: Mapping[str, Any], at: str, *, security: Security = Security.NONE) -> dict[str, Any]:
+def served_card(
+    card: Mapping[str, Any],
+    at: str,
+    *,
+    security: Security = Security.NONE,
+    published: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write the card through which an unmodified SDK client talks to the agent by way of the gateway.
 
     Args:
         card: The card as registered.
         at: The agent's address at the gateway, see `address`.
         security: Whose security schemes it shows.
+        published: What the agent publishes of itself; it tells the protocols that the registered card does not.
     """
-    spoken = declared(card) or {V0_3: Interface("0.3.0")}
+    spoken = declared(card) or declared(published or {}) or {V0_3: Interface("0.3.0")}
     served = {name: value for name, value in fit_card(card).items() if name not in _NEVER_SERVED}
     _complete(served, default_name=at.rpartition("/")[2])
     _state_extended_card(served, spoken)

@@ -7,9 +7,9 @@ Paths are judged raw, before anything decodes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gateway import jsonrpc
 from gateway.card_protocols import V1_0, declared_protocols
@@ -27,6 +27,7 @@ from gateway.proxy import Proxy
 from gateway.push import is_of_an_ended_stream, opening, wanted_task
 from gateway.rest import Receive, Rest, Scope, Send, send_json, send_whole, serve_metrics, with_headers
 from gateway.upstream.content_length import read_length
+from registry.agent import Agent
 
 _JSON: Final = (b"content-type", b"application/json")
 _BODY_HEADERS: Final = frozenset((b"content-type", b"content-length", b"transfer-encoding"))
@@ -62,6 +63,7 @@ class Dispatch:
         metrics: Metrics,
         gate: Gate,
         doors: Doors,
+        published: Callable[[str], Mapping[str, Any] | None] = lambda agent_id: None,
     ) -> None:
         """Take the proxy, the REST routes, and what decides between them.
 
@@ -71,6 +73,7 @@ class Dispatch:
             metrics: Writes `/metrics`.
             gate: Judges who may pass.
             doors: What is open.
+            published: Tells what an agent publishes of its protocols.
         """
         self._proxy = proxy
         self._rest = rest
@@ -78,6 +81,7 @@ class Dispatch:
         self._by_path = metrics.by_path
         self._gate = gate
         self._doors = doors
+        self._published = published
         self.port = doors.port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,10 +118,14 @@ class Dispatch:
             return
         stream_id, query = self._proxy.new_stream_id(), scope["query_string"]
         peer = self._proxy.peers.find(segment)
-        only_v1 = peer is not None and declared_protocols(parse_card(peer.agent.card)) == {V1_0}
+        only_v1 = peer is not None and self._protocols(peer.agent) == {V1_0}
         body = opening(stream_id, wanted_task(query), only_v1=only_v1)
         request = Request(segment, [*headers, _JSON], query, body, push=stream_id)
         await self._answered(scope["vitalgate.connection"], request, verdict)
+
+    def _protocols(self, agent: Agent) -> frozenset[str]:
+        declared = declared_protocols(parse_card(agent.card))
+        return declared or declared_protocols(self._published(agent.agent_id) or {})
 
     async def _call(self, path: bytes, sent: Sent, scope: Scope, receive: Receive) -> None:
         caller: Caller = scope["vitalgate.connection"]

@@ -54,6 +54,11 @@ class Health:
         registry.on_change(self.events.registry_changed)
         lifecycle.on_close(self.events.close)
 
+    def published(self, agent_id: str) -> Mapping[str, Any] | None:
+        """Give what an agent publishes of its protocols and addresses, as far as a check has seen it."""
+        watched = None if self.monitor is None else self.monitor.find(agent_id)
+        return None if watched is None or watched.target is None else watched.target.notes.card
+
     def start(self) -> None:
         """Check the agents that the registry knows, and those that come."""
         if self.monitor is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gateway.card_cache import CardCache
+from gateway.card_cache import CardCache, Published
 from registry.agent import Agent
 from registry.card import read_card
 
@@ -22,9 +22,9 @@ class Rendering:
         self.now = 100.0
         self.cache = CardCache(self._render, max_bytes=max_bytes, clock=lambda: self.now)
 
-    def _render(self, one: Agent, address: str) -> bytes:
+    def _render(self, one: Agent, address: str, published: Published) -> bytes:
         self.calls.append((one.agent_id, address))
-        return f"{one.agent_id} {one.card!r} {address}".ljust(1000).encode()
+        return f"{one.agent_id} {published} {one.card!r} {address}".ljust(1000).encode()
 
 
 def test_a_card_is_rendered_once_per_agent_and_address() -> None:
@@ -77,3 +77,13 @@ def test_a_card_over_the_bound_is_served_all_the_same() -> None:
     rendering, one = Rendering(max_bytes=10), agent("echo-01")
     assert rendering.cache.get(one, "http://a").body.startswith(b"echo-01")
     assert rendering.cache.get(one, "http://b").body.strip().endswith(b"http://b")
+
+
+def test_what_an_agent_publishes_shows_once_it_is_known() -> None:
+    """Contract 5.4: a check that has read another published card changes the served one, the same one does not."""
+    rendering, one = Rendering(), agent("echo-01")
+    unknown = rendering.cache.get(one, "http://a")
+    for _ in range(2):
+        known = rendering.cache.get(one, "http://a", {"protocolVersion": "1.0"})
+        assert known.etag != unknown.etag
+    assert len(rendering.calls) == 2

@@ -66,6 +66,21 @@ async def test_the_document_is_a_result_document_with_more_beside_it() -> None:
         assert (await get(gateway, "/agents/peer/health"))["checked_at"] == shown["checked_at"]
 
 
+async def test_an_undeclared_agent_is_served_as_it_publishes_itself() -> None:
+    """Contract 5.4: what the health engine read in its published card tells the protocols, once it has read it."""
+    async with A2APeer() as peer, running(health=ON) as gateway:
+        await gateway.register(peer.at("/rpc"), "peer", protocolVersions=["1.0"])
+        await check(gateway, "peer")
+        card = await get(gateway, "/a2a/peer/.well-known/agent-card.json")
+        at = f"{gateway.api}/a2a/peer"
+        interface = {"url": at, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        assert card["supportedInterfaces"] == [interface]
+        assert not card.keys() & {"url", "protocolVersion", "preferredTransport"}
+        async with gateway.client.stream("GET", "/a2a/peer/stream") as answer:
+            await answer.aread()
+        assert peer.requests[-1].json()["method"] == "SendStreamingMessage"
+
+
 async def test_before_the_first_check_has_ended() -> None:
     async with A2APeer() as peer, running(health=ON) as gateway:
         peer.paths["/rpc"] = reply.hang()

@@ -16,7 +16,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery
 
 from gateway import cards
-from gateway.card_cache import CardCache
+from gateway.card_cache import CardCache, Published
 from gateway.conditional import Representation, is_current, represent
 from gateway.routes import problem
 from registry.agent import Agent, Registration
@@ -60,12 +60,13 @@ class CardTerms:
             return {"Cache-Control": "public, max-age=60"}
         return {"Cache-Control": "private, max-age=60", "Vary": "Host"}
 
-    def render(self, agent: Agent, base: str) -> bytes:
+    def render(self, agent: Agent, base: str, published: Published) -> bytes:
         """Write an agent's card in the gateway's form."""
         card = cards.served_card(
             cards.parse_card(agent.card),
             cards.address(base, agent.agent_id),
             security=self.security,
+            published=published,
         )
         return cards.dump(card)
 
@@ -77,6 +78,7 @@ class _Desk:
     terms: CardTerms
     resolve: Callable[[str], Agent | None]
     registration: Callable[[str], Registration | None]
+    published: Callable[[str], Published]
     clock: Callable[[], float]
     rendered: CardCache
 
@@ -85,7 +87,9 @@ class _Desk:
         agent_id = named[1].decode("ascii") if named else ""
         if view == "gateway":
             agent = self.resolve(agent_id)
-            return None if agent is None else self.rendered.get(agent, self.terms.base(request))
+            if agent is None:
+                return None
+            return self.rendered.get(agent, self.terms.base(request), self.published(agent_id))
         found = self.registration(agent_id)
         # Every heartbeat changes this form, and more than one of them may bear the same second.
         return None if found is None else represent(found.document(), self.clock(), dated=False)
@@ -105,6 +109,7 @@ def card_routes(
     registration: Callable[[str], Registration | None],
     platform_name: str,
     version: str,
+    published: Callable[[str], Published] = lambda agent_id: None,
     clock: Callable[[], float] = time.time,
 ) -> list[HTTPRouteHandler]:
     """Make the handlers of all card routes.
@@ -115,9 +120,10 @@ def card_routes(
         registration: Finds a live agent together with its lease.
         platform_name: Name of the gateway in its own card.
         version: The gateway's version.
+        published: Tells what an agent publishes of itself, as far as that is known (contract 5.4).
         clock: Seconds since 1970.
     """
-    desk = _Desk(terms, resolve, registration, clock, CardCache(terms.render, clock=clock))
+    desk = _Desk(terms, resolve, registration, published, clock, CardCache(terms.render, clock=clock))
     started = clock()
 
     @_reads("/a2a/{agent_id:str}/.well-known", "An agent's card")
