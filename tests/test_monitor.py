@@ -52,7 +52,8 @@ async def test_the_first_check_comes_by_itself_and_then_again_and_again() -> Non
     async with healthy() as agent, monitored(OFTEN) as it:
         watched = await register(it, agent)
         await eventually(lambda: len(watched.history) >= 4)
-        assert [record.status for record in watched.history][:4] == ["HEALTHY"] * 4
+        # On a busy machine a check may take longer than half of this short interval: DEGRADED by latency.
+        assert {record.status for record in watched.history} <= {"HEALTHY", "DEGRADED"}
 
 
 async def test_agents_of_an_earlier_run_are_checked_too() -> None:
