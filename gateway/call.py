@@ -22,7 +22,7 @@ from gateway.methods import CARD_GETTERS, READ_ONLY, STREAMING, V1_METHODS
 from gateway.metrics import APPLICATION_ERROR, CANCELLED, SUCCESS
 from gateway.open_stream import OpenStream
 from gateway.outcomes import Outcome
-from gateway.peers import Peer, is_agent_id
+from gateway.peers import Peer, is_agent_id, not_found
 from gateway.relay import Relay
 from gateway.upstream import Exchange
 
@@ -114,7 +114,7 @@ class Call:
             check_grants(request.identity, request.agent, inbound, self.proxy.rules.authenticated)
         peer = self.peer = self.proxy.peers.find(request.agent)
         if peer is None:
-            raise _unknown_agent(request.agent)
+            raise not_found(request.agent)
         self._check_gateway(envelope, peer)
         return envelope, peer
 
@@ -390,11 +390,3 @@ class Call:
             peer.admission.record(blame, self.proxy.clock(), self._trial)
         elif self._trial:
             peer.admission.unused(self._trial, self.proxy.clock())
-
-
-def _unknown_agent(segment: bytes) -> Refused:
-    if not segment:
-        return Refused("EMPTY_AGENT_ID", "")
-    if not is_agent_id(segment):
-        return Refused("INVALID_AGENT_ID", "")
-    return Refused("AGENT_NOT_FOUND", segment.decode())

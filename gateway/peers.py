@@ -8,6 +8,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from gateway.admission import UNWATCHED, Admission
+from gateway.jsonrpc import Refused
 from gateway.limits import Slots
 from gateway.metrics import Cells, Metrics
 from gateway.upstream import Pool, Upstream
@@ -133,3 +134,12 @@ class Peers:
 def is_agent_id(segment: bytes) -> bool:
     """Tell whether these bytes of a path are a well-formed agent id (contract 1)."""
     return _AGENT_ID(segment) is not None
+
+
+def not_found(segment: bytes) -> Refused:
+    """Give the refusal for a path segment that names no live agent (contract 2.1)."""
+    if not segment:
+        return Refused("EMPTY_AGENT_ID", "")
+    if not is_agent_id(segment):
+        return Refused("INVALID_AGENT_ID", "")
+    return Refused("AGENT_NOT_FOUND", segment.decode())
