@@ -6,15 +6,16 @@ import asyncio
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from healthcheck.command import make_transport, read_file, write
 from healthcheck.exchange import MIB, Ask, Evidence, send
-from healthcheck.handoff import EXIT_CODES, GATES, STOPPED, Gate, Question, judge
+from healthcheck.handoff import EXIT_CODES, STOPPED, Question, judge
 from healthcheck.handoff import Trace as Handoff
+from healthcheck.handoff_document import as_document
 from healthcheck.handoff_remedies import REMEDIES
 from healthcheck.handoff_response import settle
 from healthcheck.rpc import version_headers
@@ -82,24 +83,6 @@ async def _exchange(transport: httpx.AsyncBaseTransport, ask: Ask, seconds: floa
             return await send(transport, ask, Trace(time.monotonic))
     except TimeoutError:
         return None
-
-
-def as_document(trace: Handoff) -> dict[str, Any]:
-    """The trace as plain values: all six gates, those not reached as `not reached`."""
-    walked = {gate.name: gate for gate in trace.gates}
-    values = asdict(trace)
-    values["gates"] = [_gate(name, walked.get(name)) for name in GATES]
-    return values
-
-
-def _gate(name: str, gate: Gate | None) -> dict[str, Any]:
-    if gate is None:
-        return {"gate": name, "result": "not reached"}
-    stopped = gate.reason is not None
-    shown: dict[str, Any] = {"gate": name, "result": "stop" if stopped else "pass"}
-    if stopped:
-        shown["reason"] = gate.reason
-    return {**shown, "looked_at": gate.looked_at}
 
 
 def _as_json(trace: Handoff) -> str:

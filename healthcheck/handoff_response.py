@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from healthcheck.exchange import Evidence
 from healthcheck.handoff import Dispatch, Gate, Shown, Trace
-from healthcheck.rpc import Call, Malformed, Task, read_answer, read_sent
+from healthcheck.rpc import Call, Malformed, Task, artifact_text, read_answer, read_sent
 
 _TASK_ID = re.compile(r"[!-~]{1,256}")
 
@@ -32,7 +32,17 @@ _OF_TASK = {
     "unspecified": "unsupported-form",
 }
 _KEEP_ID = frozenset({"working-not-complete", "needs-input", "needs-auth"})
-_NOT_SENT = frozenset({"dns_failed", "connect_refused", "connect_failed", "tls_failed", "tls_certificate"})
+_NOT_SENT = frozenset(
+    {
+        "dns_failed",
+        "connect_refused",
+        "connect_failed",
+        "tls_failed",
+        "tls_certificate",
+        "address_not_allowed",
+        "not_probed",
+    }
+)
 _UNKNOWN = frozenset({"connection_lost", "interrupted", "cancelled", "adapter_fault"})
 
 
@@ -49,6 +59,13 @@ def settle(trace: Trace, dispatch: Dispatch, evidence: Evidence | None, version:
         artifact=outcome.artifact,
         task_id=outcome.task_id,
     )
+
+
+def accepted_text(trace: Trace, dispatch: Dispatch, evidence: Evidence | None, version: str) -> str | None:
+    """The text that the trace has accepted, for whoever shows the peer's words; None if it accepted none."""
+    if trace.artifact != "accepted" or evidence is None or evidence.reply is None:
+        return None
+    return artifact_text(read_answer(evidence.reply.body, dispatch.call).result, version)
 
 
 def _interpret(call: Call, evidence: Evidence | None, version: str) -> _Outcome:

@@ -217,7 +217,18 @@ def _parts_text(parts: Any, reason: str) -> bool:
         return False
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise Malformed(reason)
-    return any(
-        isinstance(part.get("text"), str) and part["text"].strip() and part.get("kind", "text") == "text"
-        for part in parts
-    )
+    return any(_text(part) for part in parts)
+
+
+def _text(part: Mapping[str, Any]) -> str:
+    """The text of a part; empty for a blank one and for other kinds."""
+    text = part.get("text")
+    told = isinstance(text, str) and text.strip() and part.get("kind", "text") == "text"
+    return str(text) if told else ""
+
+
+def artifact_text(result: Any, version: str) -> str:
+    """The texts of all artifacts, a line each, of a result that `read_sent` has taken for a task."""
+    task = result["task"] if version == V10 else result
+    parts = [part for artifact in task.get("artifacts") or [] for part in artifact.get("parts") or []]
+    return "\n".join(text for text in map(_text, parts) if text)
