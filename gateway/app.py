@@ -38,6 +38,7 @@ from gateway.relay import Terms
 from gateway.rest import Rest
 from gateway.routes import ERROR_HANDLERS
 from gateway.routes.cards import CardTerms, card_routes
+from gateway.routes.console import console_routes
 from gateway.routes.own import openapi_config
 from gateway.routes.registry import registry_routes
 from gateway.server import BindError, bind, run
@@ -271,6 +272,7 @@ def _rest(settings: Settings, registry: Registry, health: Health, terms: CardTer
                 published=health.published,
             ),
             *health.routes(),
+            *console_routes(),
         ],
         openapi_config=openapi_config(VERSION),
         exception_handlers=ERROR_HANDLERS,
