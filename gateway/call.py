@@ -253,6 +253,8 @@ class Call:
             stream = OpenStream(self, self.envelope, self.request.push or proxy.new_stream_id())
             self._relay = stream.relay(exchange)
             proxy.metrics.streams += 1
+            if self.peer is not None:
+                self.peer.cells.streams += 1
             if self._trial and self.peer is not None:  # it answers: the others need not wait for the end
                 self.peer.admission.record(False, proxy.clock(), self._trial)
                 self._trial = 0
@@ -262,6 +264,8 @@ class Call:
         """Free what the call holds, count and log."""
         self._relay = None
         self.proxy.metrics.streams -= 1
+        if self.peer is not None:
+            self.peer.cells.streams -= 1
         self._stop_exchange()
         self._record(200, status, reason, size, events)
 
@@ -358,26 +362,28 @@ class Call:
             self._tell(self.peer, status, reason)
         if reason in REFUSALS:
             proxy.audit_refusal(self.request, self.named().get("agentId", ""), self.request_id, reason)
-        if proxy.logs.calls:
-            proxy.logs.call(
-                CallLine(
-                    time=now(),
-                    level="info",
-                    event="call",
-                    request_id=self.request_id.decode("ascii"),
-                    caller=self.request.identity.name,
-                    agent="" if self.peer is None else self.peer.agent_id,
-                    method=method[:128],
-                    outcome=status,
-                    reason=reason,
-                    status=http,
-                    duration_ms=round(seconds * 1000, 3),
-                    bytes_in=len(self.request.body or b""),
-                    bytes_out=size,
-                    events=events,
-                    trace_id=self.inbound.traceparent[3:35].decode("latin-1"),
-                )
+        if reason or proxy.logs.calls:
+            line = CallLine(
+                time=now(),
+                level="info",
+                event="call",
+                request_id=self.request_id.decode("ascii"),
+                caller=self.request.identity.name,
+                agent="" if self.peer is None else self.peer.agent_id,
+                method=method[:128],
+                outcome=status,
+                reason=reason,
+                status=http,
+                duration_ms=round(seconds * 1000, 3),
+                bytes_in=len(self.request.body or b""),
+                bytes_out=size,
+                events=events,
+                trace_id=self.inbound.traceparent[3:35].decode("latin-1"),
             )
+            if reason:
+                proxy.faults.append(line)
+            if proxy.logs.calls:
+                proxy.logs.call(line)
 
     def _tell(self, peer: Peer, status: str, reason: str) -> None:
         """Tell what the outcome says of the agent: every forwarded call is evidence (health contract 7)."""

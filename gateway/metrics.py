@@ -49,6 +49,7 @@ class Cells:
         "gone_at",
         "requests",
         "seconds",
+        "streams",
         "transitions",
     )
 
@@ -57,6 +58,7 @@ class Cells:
         self.requests: dict[tuple[str, str], int] = {}
         self.errors: dict[int, int] = {}
         self.events = 0
+        self.streams = 0  # open now
         self.transitions: dict[tuple[str, str], int] = {}
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.seconds = 0.0
@@ -162,6 +164,10 @@ class Metrics:
             cells = self._cells[agent_id] = Cells(agent_id)
         cells.gone_at = None
         return cells
+
+    def peek(self, agent_id: str) -> Cells | None:
+        """Give the cells of an agent, if anything was ever counted."""
+        return self._cells.get(agent_id)
 
     def retire(self, agent_id: str) -> None:
         """Note that an agent is gone: its series disappear an hour later unless it comes back."""

@@ -7,18 +7,23 @@ callback, at once or later.
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.call import Call
 from gateway.gate import Gate
 from gateway.headers import RequestHeaders
 from gateway.lifecycle import Lifecycle
-from gateway.logs import Logs
+from gateway.logs import CallLine, Logs
 from gateway.messages import Reply, Request
 from gateway.metrics import Metrics
 from gateway.peers import Peers
 from gateway.relay import Terms
+
+#: Calls that ended in an error of the gateway's, kept for whoever looks (`GET /gateway`).
+RECENT_FAULTS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class Proxy:
         self.caller_line = caller_line
         self.rewrite_card = rewrite_card
         self.gate = gate
+        self.faults: deque[CallLine] = deque(maxlen=RECENT_FAULTS)
         self.via = f"1.1 vitalgate-{instance}".encode()
         self._instance = instance.encode()
         self._made = 0
