@@ -1,4 +1,4 @@
-"""A handoff's trace as plain values: what `--format json` prints and the console shows (health contract 8); pure."""
+"""A handoff's trace as plain values: what `--format json` prints and the console shows (health contract 8)."""
 
 from __future__ import annotations
 

@@ -12,13 +12,14 @@ from urllib.parse import parse_qs
 import msgspec
 from litestar import Request, Response, Router, delete, post, route
 from litestar.enums import HttpMethod, MediaType
-from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
+from litestar.types import ExceptionHandlersMap
 
 from gateway.identity import ANONYMOUS, Identity
 from gateway.monitor import Monitor
 from gateway.routes import problem
 from gateway.routes import registry_schema as schema
+from gateway.routes.body import read_body
 from gateway.routes.health import summary_of
 from healthcheck.model import Status
 from registry.agent import Registration
@@ -80,7 +81,7 @@ def registry_routes(registry: Registry, monitor: Monitor | None = None, audit: A
     The caller is `scope["vitalgate.identity"]`, an `Identity`, where the gate has put one.
     """
     handlers = [*_writing(registry, audit), *_reading(registry, monitor), *_removing(registry, audit)]
-    return [Router("/agents", route_handlers=handlers, exception_handlers=dict.fromkeys(_STATUSES, _refusal))]
+    return [Router("/agents", route_handlers=handlers, exception_handlers=REFUSALS)]
 
 
 def _writing(registry: Registry, audit: Audit) -> list[HTTPRouteHandler]:
@@ -91,7 +92,7 @@ def _writing(registry: Registry, audit: Audit) -> list[HTTPRouteHandler]:
         operation_class=schema.described(schema.REGISTERED, [400, 403, 409, 413, 503], body=schema.CARD),
     )
     async def register(request: AnyRequest) -> Response[bytes]:
-        caller, body = _caller(request), await _read_body(request)
+        caller, body = _caller(request), await read_body(request, MAX_CARD_BYTES)
         with _audited(audit, request, "register", _id_in(body)):
             found = await registry.register(body, caller.owner, may=caller.grants.register)
         return _json(found.document())
@@ -103,7 +104,7 @@ def _writing(registry: Registry, audit: Audit) -> list[HTTPRouteHandler]:
         operation_class=schema.described(schema.LEASE, [400, 403, 413, 503], body=schema.AGENT_ID),
     )
     async def heartbeat(request: AnyRequest) -> Response[dict[str, Any]]:
-        agent_id = registry.read_agent_id("heartbeat", await _read_body(request))
+        agent_id = registry.read_agent_id("heartbeat", await read_body(request, MAX_CARD_BYTES))
         caller = _caller(request)
         try:
             with _audited(audit, request, "heartbeat", agent_id, only_refused=True):
@@ -120,7 +121,7 @@ def _writing(registry: Registry, audit: Audit) -> list[HTTPRouteHandler]:
         operation_class=schema.described(schema.DONE, [400, 403, 404, 413, 503], body=schema.AGENT_ID),
     )
     async def deregister(request: AnyRequest) -> dict[str, bool]:
-        agent_id = registry.read_agent_id("deregister", await _read_body(request))
+        agent_id = registry.read_agent_id("deregister", await read_body(request, MAX_CARD_BYTES))
         await _deregister(registry, audit, request, agent_id)
         return {"ok": True}
 
@@ -282,28 +283,6 @@ def _id_in(document: bytes) -> str:
         return ""
 
 
-async def _read_body(request: AnyRequest) -> bytes:
-    """Reads at most one byte more than a card may have; whoever gets that one refuses it.
-
-    A web page may send anything but JSON to any address without asking, so what a browser sends must be JSON.
-    """
-    if "origin" in request.headers and not _is_json(request.headers.get("content-type", "")):
-        raise HTTPException("the content type must be application/json", status_code=415)
-    body = bytearray()
-    more = True
-    while more and len(body) <= MAX_CARD_BYTES:
-        message = await request.receive()
-        if message["type"] != "http.request":
-            raise HTTPException("the request ended too early", status_code=400)
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    return bytes(body[: MAX_CARD_BYTES + 1])
-
-
-def _is_json(content_type: str) -> bool:
-    return content_type.partition(";")[0].strip().lower() == "application/json"
-
-
 # -- writing answers
 
 
@@ -319,3 +298,7 @@ def _refusal(request: AnyRequest, error: RegistryError) -> Response[dict[str, An
     return problem(
         status, str(error), details=[{"field": one.field, "message": one.message} for one in violations]
     )
+
+
+REFUSALS: Final[ExceptionHandlersMap] = dict.fromkeys(_STATUSES, _refusal)
+"""For routers whose handlers raise the registry's errors."""
