@@ -1,0 +1,1 @@
+"""Registrations in Redis or Valkey, shared by all nodes that use the same URL and key prefix."""
