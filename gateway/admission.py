@@ -155,6 +155,11 @@ class Admission:
         self._hold = hold
         self._changed = changed
 
+    def change(self, *, enforce: bool, trial_seconds: float) -> None:
+        """Go on by these rules; see `__init__`."""
+        self._enforce, self._trial_seconds = enforce, trial_seconds
+        self.open = not enforce or self.state.routing is not Routing.OUT_OF_SERVICE
+
     def enter(self, now: float) -> int:
         """Ask where it is not open: the number of a trial call, or 0: refuse the call.
 

@@ -13,38 +13,42 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
-from litestar import Litestar
+from litestar import Litestar, Router
 from uvicorn._types import ASGI3Application
 
-from gateway import cards
+from gateway import cards, parts
+from gateway.about import About
+from gateway.about import Parts as AboutParts
+from gateway.agent_stats import AgentStats
 from gateway.answering import ServerLimits
 from gateway.credentials import read_credentials
 from gateway.dispatch import Dispatch, Doors
-from gateway.errors import StartError
 from gateway.gate import Gate
 from gateway.headers import caller_line
 from gateway.health import Health
-from gateway.hosts import HostCheck, is_loopback
+from gateway.hosts import is_loopback
 from gateway.lifecycle import Lifecycle
-from gateway.limits import Connections, Rates
 from gateway.logs import Logs
 from gateway.messages import Request
 from gateway.metrics import Metrics, watch_loop
-from gateway.origins import Origins
+from gateway.own_health import own_health
 from gateway.peers import Peers
-from gateway.proxies import TrustedProxies
-from gateway.proxy import Proxy, Rules
-from gateway.relay import Terms
+from gateway.probes import ProbeTransport
+from gateway.proxy import Proxy
+from gateway.reload import Reload
 from gateway.rest import Rest
 from gateway.routes import ERROR_HANDLERS
+from gateway.routes.admin import admin_routes
 from gateway.routes.cards import CardTerms, card_routes
 from gateway.routes.console import console_routes
+from gateway.routes.handoff import handoff_routes
 from gateway.routes.own import openapi_config
 from gateway.routes.registry import registry_routes
+from gateway.routes.stats import stats_routes
 from gateway.server import BindError, bind, run
 from gateway.server import serve as serve_sockets
 from gateway.settings import Settings
-from gateway.upstream import AddressGuard, Upstream
+from gateway.upstream import Upstream
 from registry.registry import Registry
 from registry.stores import open_store
 
@@ -90,8 +94,10 @@ class Listeners:
         return {"api": _url(self.api), "metrics": f"{_url(metrics)}/metrics"}
 
 
-def serve(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
-    """Run the gateway until a signal ends it.
+def serve(
+    settings: Settings, environ: Mapping[str, str] = os.environ, reread: Callable[[], Settings] | None = None
+) -> None:
+    """Run the gateway until a signal ends it; `reread` reads the settings again from where they came.
 
     Raises:
         StartError: it cannot start; the text is one line.
@@ -103,13 +109,18 @@ def serve(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
             drain_seconds=settings.server.drain_seconds,
         )
         listeners = Listeners.bind(settings)
-        run(lambda: serve_on(listeners, settings, lifecycle, logs, environ), lifecycle)
+        run(lambda: serve_on(listeners, settings, lifecycle, logs, environ, reread), lifecycle)
     finally:
         logs.close()
 
 
 async def serve_on(
-    listeners: Listeners, settings: Settings, lifecycle: Lifecycle, logs: Logs, environ: Mapping[str, str]
+    listeners: Listeners,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    logs: Logs,
+    environ: Mapping[str, str],
+    reread: Callable[[], Settings] | None = None,
 ) -> None:
     """Build the gateway in the running event loop and serve until `lifecycle.stop()`, drain included.
 
@@ -117,8 +128,8 @@ async def serve_on(
         StartError: a part cannot start.
     """
     metrics = Metrics(settings.metrics.namespace, VERSION)
-    guard = _guard(settings, listeners.on_loopback)
-    upstream = _upstream(settings, guard)
+    guard = parts.guard(settings, listeners.on_loopback)
+    upstream = parts.upstream(settings, guard)
     registry = Registry(
         open_store(settings.registry.url),
         ttl_seconds=settings.a2a.agent_ttl_seconds,
@@ -127,15 +138,17 @@ async def serve_on(
         count=metrics.operation,
     )
     health = Health(settings, environ, registry, upstream, metrics, lifecycle)
+    reload = _reload(settings, reread, health, logs)
     watcher = asyncio.create_task(watch_loop(metrics))
     try:
         await registry.start()
         health.start()
         lifecycle.on_close(upstream.cancel_all)
-        async with _authentication(settings, environ, logs, listeners.on_loopback) as auth:
+        async with _authentication(settings, environ, logs, listeners.on_loopback, reload) as auth:
             app = _application(
-                listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, health, auth
+                listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, health, auth, reload
             )
+            lifecycle.on_hangup(reload.hang_up)
             _announce(listeners, settings, logs)
             await serve_sockets(
                 cast(ASGI3Application, app),
@@ -148,7 +161,7 @@ async def serve_on(
                     settings.a2a.gateway_timeout_buffer_seconds,
                 ),
                 door=app if settings.server.fast_path else None,
-                connections=_connections(settings),
+                connections=parts.connections(settings),
             )
         logs.event("stopped")
     finally:
@@ -160,15 +173,24 @@ async def serve_on(
 
 @asynccontextmanager
 async def _authentication(
-    settings: Settings, environ: Mapping[str, str], logs: Logs, on_loopback: bool
+    settings: Settings, environ: Mapping[str, str], logs: Logs, on_loopback: bool, reload: Reload
 ) -> AsyncIterator[Authenticator | None]:
     if not settings.auth.enable:
         yield None
         return
-    from gateway.key_sources import authenticator  # not needed by most, and slow to import
+    from gateway.key_sources import Authentication  # not needed by most, and slow to import
 
-    async with authenticator(settings, environ, logs, on_loopback=on_loopback) as opened:
-        yield opened
+    async with Authentication(settings, environ, logs, on_loopback=on_loopback) as opened:
+        reload.follow_files(opened.prepare)
+        yield opened.authenticator
+
+
+def _reload(settings: Settings, reread: Callable[[], Settings] | None, health: Health, logs: Logs) -> Reload:
+    """Make what reads the settings again; the parts that are not built yet follow it later."""
+    reload = Reload(settings, reread or (lambda: settings))
+    reload.follow(lambda new: logs.change(level=new.log.level, form=new.log.format, calls=new.log.calls), "log.")
+    reload.follow(health.change, "health.", "upstream.credentials")
+    return reload
 
 
 def _application(
@@ -182,9 +204,10 @@ def _application(
     lifecycle: Lifecycle,
     health: Health,
     auth: Authenticator | None,
+    reload: Reload,
 ) -> Dispatch:
-    gate = _gate(settings, listeners.api.getsockname()[0], auth)
-    terms = CardTerms(settings.server.public_url, settings.a2a.agent_card, security=_card_security(settings))
+    gate = parts.gate(settings, listeners.api.getsockname()[0], auth)
+    terms = CardTerms(settings.server.public_url, settings.a2a.agent_card, security=parts.card_security(settings))
     peers = Peers(
         registry,
         upstream,
@@ -199,18 +222,31 @@ def _application(
         metrics,
         logs,
         lifecycle,
-        _rules(settings),
+        parts.rules(settings),
         instance=secrets.token_hex(4),
         loop=asyncio.get_running_loop(),
         caller_line=lru_cache(maxsize=1024)(caller_line),
         rewrite_card=_card_rewriter(terms, gate),
         gate=gate,
     )
+    reload.follow(lambda new: gate.change(*parts.judges(new, gate.hosts)), "a2a.trusted_origins", "limits.")
+    reload.follow(
+        lambda new: peers.change_credentials(read_credentials(new.upstream.credentials, environ)),
+        "upstream.credentials",
+    )
     _watch(metrics, registry, upstream, logs)
     return Dispatch(
         proxy,
         Rest(
-            _rest(settings, registry, health, terms, logs),
+            _rest(
+                settings,
+                registry,
+                health,
+                terms,
+                logs,
+                reload,
+                [*_handoff(proxy, upstream), *_looking(listeners, registry, health, proxy, upstream, reload)],
+            ),
             gate,
             metrics,
             logs,
@@ -228,38 +264,15 @@ def _application(
     )
 
 
-def _gate(settings: Settings, bound: str, auth: Authenticator | None) -> Gate:
-    server, limits, clock = settings.server, settings.limits, asyncio.get_running_loop().time
-    hosts = HostCheck(
-        server.host,
-        server.allowed_hosts,
-        server.public_url,
-        bound=bound,
-        authenticated=settings.auth.enable,
-    )
-    rate, registrations = limits.requests_per_second, limits.registrations_per_minute
-    return Gate(
-        hosts,
-        Origins(settings.a2a.trusted_origins, hosts, server.public_url),
-        TrustedProxies(server.trusted_proxies),
-        auth=auth,
-        requests=Rates(rate, rate, clock) if rate else None,
-        registrations=Rates(registrations / 60, registrations, clock) if registrations else None,
-    )
-
-
-def _connections(settings: Settings) -> Connections | None:
-    most = settings.limits.connections_per_client
-    return Connections(most, TrustedProxies(settings.server.trusted_proxies).trusts) if most else None
-
-
-def _card_security(settings: Settings) -> cards.Security:
-    if settings.auth.enable:
-        return cards.Security.GATEWAY
-    return cards.Security.AGENT if settings.upstream.caller_credentials else cards.Security.NONE
-
-
-def _rest(settings: Settings, registry: Registry, health: Health, terms: CardTerms, logs: Logs) -> Litestar:
+def _rest(
+    settings: Settings,
+    registry: Registry,
+    health: Health,
+    terms: CardTerms,
+    logs: Logs,
+    reload: Reload,
+    further: list[Any],
+) -> Litestar:
     return Litestar(
         [
             *registry_routes(registry, health.monitor, logs.audit),
@@ -272,6 +285,8 @@ def _rest(settings: Settings, registry: Registry, health: Health, terms: CardTer
                 published=health.published,
             ),
             *health.routes(),
+            *admin_routes(reload, logs.audit),
+            *further,
             *console_routes(),
         ],
         openapi_config=openapi_config(VERSION),
@@ -280,43 +295,35 @@ def _rest(settings: Settings, registry: Registry, health: Health, terms: CardTer
     )
 
 
-def _guard(settings: Settings, on_loopback: bool) -> AddressGuard:
-    upstream = settings.upstream
-    return AddressGuard(
-        allow_loopback=upstream.allow_loopback or on_loopback,
-        allow_private=upstream.allow_private,
-        allow_hosts=upstream.allow_hosts,
-        deny_hosts=upstream.deny_hosts,
+def _handoff(proxy: Proxy, upstream: Upstream) -> list[Router]:
+    return handoff_routes(proxy, ProbeTransport(upstream), f"vitalgate/{VERSION}")
+
+
+def _looking(
+    listeners: Listeners,
+    registry: Registry,
+    health: Health,
+    proxy: Proxy,
+    upstream: Upstream,
+    reload: Reload,
+) -> list[Any]:
+    """Make the routes that the console and scripts look at."""
+    metrics, lifecycle, settings = proxy.metrics, proxy.lifecycle, reload.settings
+    stats = AgentStats(registry, metrics, health.monitor, ttl_seconds=settings.a2a.agent_ttl_seconds)
+    shown = AboutParts(
+        registry,
+        upstream,
+        metrics,
+        lifecycle,
+        proxy.peers,
+        health.events,
+        health.monitor,
+        proxy.faults,
+        settings=lambda: reload.settings,
+        health=lambda: own_health(lifecycle, registry, metrics, health.monitor),
     )
-
-
-def _upstream(settings: Settings, guard: AddressGuard) -> Upstream:
-    upstream = settings.upstream
-    try:
-        return Upstream(
-            guard=guard,
-            ca_file=upstream.ca_file,
-            client_cert=upstream.client_cert,
-            client_key=upstream.client_key,
-            tls_skip_verify=settings.a2a.agent_tls_skip_verify,
-        )
-    except ValueError as error:
-        raise StartError(str(error)) from error
-
-
-def _rules(settings: Settings) -> Rules:
-    a2a = settings.a2a
-    return Rules(
-        default_timeout=a2a.default_timeout_seconds,
-        max_timeout=a2a.max_timeout_seconds,
-        response_bytes=a2a.agent_max_response_bytes,
-        dialect=a2a.dialect,
-        streams=Terms(a2a.max_sse_idle_seconds, a2a.keepalive_seconds, a2a.agent_max_response_bytes),
-        forward_headers=tuple(a2a.forward_headers),
-        most_streams=settings.limits.streams,
-        caller_credentials=settings.upstream.caller_credentials,
-        authenticated=settings.auth.enable,
-    )
+    about = About(VERSION, listeners.addresses(), shown)
+    return stats_routes(stats if settings.a2a.enable else None, about)
 
 
 def _card_rewriter(terms: CardTerms, gate: Gate) -> Callable[[bytes, str, Request], bytes]:

@@ -112,6 +112,13 @@ class Authenticator:
         self._jws = PyJWS()
         keys.on_change(self._known.clear)
 
+    def change(self, keys: KeySource, terms: TokenTerms, policy: Policy | None) -> None:
+        """Judge by these from now on; see `__init__`. Tokens that were verified before are verified again."""
+        if keys is not self._keys:
+            keys.on_change(self._known.clear)
+        self._keys, self._terms, self._policy = keys, terms, policy
+        self._known.clear()
+
     def remembered(self, authorization: bytes) -> Identity | None:
         """Give the caller whose `Authorization` has been verified before; None: verify it."""
         found = self._known.get(sha256(authorization).digest())

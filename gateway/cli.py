@@ -86,20 +86,20 @@ def serve(config: str | None, host: str | None, port: int | None, demo: bool) ->
       vitalgate serve --config /etc/vitalgate.yaml --host 0.0.0.0
       VITALGATE_A2A__AGENT_TTL_SECONDS=60 vitalgate serve
     """
-    given = {"server.host": host, "server.port": port}
-    settings = _load(
-        config, os.environ, {name: value for name, value in given.items() if value is not None}
-    ).settings
+    options = {"server.host": host, "server.port": port}
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = _load(config, os.environ, given).settings
     if demo and settings.auth.enable and settings.auth.secret_env is None:
         raise click.UsageError("--demo has no token here; run vitalgate demo --token-env NAME beside it")
     if demo and settings.server.port == 0:
         raise click.UsageError("--demo needs a port to find the gateway at; 0 lets the system choose one")
     from gateway import app, server
+    from gateway.settings import load
     from registry.errors import StoreError
 
     with _start_errors(server.BindError, server.StartError, StoreError):
         with _demo_beside(settings) if demo else nullcontext():
-            app.serve(settings)
+            app.serve(settings, reread=lambda: load(config, os.environ, given).settings)
 
 
 @cli.group(name="config", cls=click.RichGroup)
@@ -158,7 +158,7 @@ def demo(gateway: str, agent_id: str, host: str, port: int, token_env: str | Non
     """
     from gateway import demo as agent
 
-    gateway = _base_url(gateway)
+    gateway, agent_id = _base_url(gateway), _agent_id(agent_id)
     shown = os.environ.get(token_env, "") if token_env else ""
     if token_env and not shown:
         raise click.UsageError(f"{token_env} is not set")
@@ -249,6 +249,14 @@ def _base_url(text: str) -> str:
         return str(parse_url(text)).rstrip("/")
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gateway") from None
+
+
+def _agent_id(text: str) -> str:
+    from registry.agent import is_agent_id
+
+    if not is_agent_id(text):
+        raise click.BadParameter("must be 2-128 of a-z, 0-9 and inner hyphens", param_hint="--id")
+    return text
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.headers import Headers, Inbound, is_same_credential
-from gateway.hosts import HostCheck
+from gateway.hosts import HostCheck, is_loopback
 from gateway.identity import ANONYMOUS, Identity, InvalidTokenError
 from gateway.jsonrpc import Refused
 from gateway.limits import Rates
@@ -40,6 +40,9 @@ _PUBLIC: Final = re.compile(
 _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 #: Where the agent in question tells what may be done: judged when it is known.
 _OWNING: Final = re.compile(rb"/agents/[^/]+/?").fullmatch
+_ADMINISTERING: Final = b"/admin/"
+#: Somebody else's request may come from this machine, too, if a proxy runs on it.
+_PASSED_ON: Final = frozenset((b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"))
 _FOREIGN_SITES: Final = frozenset((b"cross-site", b"same-site"))
 
 
@@ -83,12 +86,16 @@ class Gate:
             requests: How often a caller may send a request; None: as often as it likes.
             registrations: How often a caller may register.
         """
-        self._hosts = hosts
-        self._origins = origins
+        self.hosts = hosts
         self._auth = auth
+        self.proxies = proxies
+        self.change(origins, requests, registrations)
+
+    def change(self, origins: Origins, requests: Rates | None, registrations: Rates | None) -> None:
+        """Judge by these from now on; see `__init__`."""
+        self._origins = origins
         self._requests = requests
         self._registrations = registrations
-        self.proxies = proxies
 
     @property
     def limits(self) -> bool:
@@ -104,7 +111,7 @@ class Gate:
             peer: Address of whoever is connected.
         """
         host = self.proxies.sent(headers, peer).host if self.proxies else fields.get(b"host", b"")
-        if b"origin" in fields or not self._hosts.allows_host(host):
+        if b"origin" in fields or not self.hosts.allows_host(host):
             return None
         if self._auth is None:
             return ANONYMOUS
@@ -120,27 +127,35 @@ class Gate:
 
     def allows_host(self, sent: Sent) -> bool:
         """Tell whether a request was sent to a host of the gateway's own, as far as that is checked."""
-        return self._hosts.allows_host(sent.host)
+        return self.hosts.allows_host(sent.host)
 
     async def judge(self, headers: Headers, sent: Sent) -> Verdict:
         """Judge a call, but for its rate: that is counted where the call begins (`limit`)."""
         told = self.judge_origin(headers, sent)
         return told if told.refused else await self._judge_token(headers, told.cors)
 
-    async def judge_rest(self, method: str, path: bytes, headers: Headers, told: Verdict) -> Verdict:
-        """Judge a request to a REST route whose origin is trusted."""
+    async def judge_rest(
+        self, method: str, path: bytes, headers: Headers, told: Verdict, client: str = ""
+    ) -> Verdict:
+        """Judge a request to a REST route whose origin is trusted; `client` is the sender's address."""
         if is_public(method, path):
             return told
         verdict = await self._judge_token(headers, told.cors)
         identity = verdict.identity
         if verdict.refused:
             return verdict
-        if not (identity.grants.read or (method not in _READING and _OWNING(path))):
+        if not self._may(method, path, identity, headers, client):
             return Verdict(identity, FORBIDDEN, 0.0, told.cors)
         wait = self.limit(identity)
         if not wait and self._registrations is not None and (method, path) == ("POST", b"/agents/register"):
             wait = self._registrations.take(identity.name)
         return Verdict(identity, RATE_LIMITED if wait else "", wait, told.cors)
+
+    def _may(self, method: str, path: bytes, identity: Identity, headers: Headers, client: str) -> bool:
+        """Tell whether a caller may use a route; what administers is open to this machine where nobody asks."""
+        if path.startswith(_ADMINISTERING):
+            return identity.grants.administer if self._auth is not None else _is_local(headers, client)
+        return identity.grants.read or (method not in _READING and _OWNING(path) is not None)
 
     def judge_origin(self, headers: Headers, sent: Sent) -> Verdict:
         """Judge the page that makes a browser send a request."""
@@ -176,6 +191,10 @@ class Gate:
 def is_public(method: str, path: bytes) -> bool:
     """Tell whether everybody may send this request, whose path is as it came (contract 1)."""
     return method in _READING and _PUBLIC(path) is not None
+
+
+def _is_local(headers: Headers, client: str) -> bool:
+    return is_loopback(client) and not any(name in _PASSED_ON for name, _ in headers)
 
 
 def check_grants(identity: Identity, agent: bytes, inbound: Inbound, authenticated: bool) -> None:

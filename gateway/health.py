@@ -48,11 +48,16 @@ class Health:
                 self.events,
                 _rules(settings),
                 environ=environ,
-                credentials={id: one.bearer_env for id, one in settings.upstream.credentials.items()},
+                credentials=_credentials(settings),
             )
             health_metrics.export(metrics, self.monitor)
         registry.on_change(self.events.registry_changed)
         lifecycle.on_close(self.events.close)
+
+    def change(self, settings: Settings) -> None:
+        """Go on by other settings (contract 8)."""
+        if self.monitor is not None:
+            self.monitor.change(_rules(settings), _credentials(settings))
 
     def published(self, agent_id: str) -> Mapping[str, Any] | None:
         """Give what an agent publishes of its protocols and addresses, as far as a check has seen it."""
@@ -97,3 +102,7 @@ def _rules(settings: Settings) -> HealthRules:
         trial=health.trial_seconds,
         verified=not settings.a2a.agent_tls_skip_verify,
     )
+
+
+def _credentials(settings: Settings) -> dict[str, str]:
+    return {agent_id: one.bearer_env for agent_id, one in settings.upstream.credentials.items()}

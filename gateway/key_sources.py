@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from urllib.parse import urlsplit
 
-from gateway.auth import Authenticator, FixedKey, TokenTerms
+from gateway.auth import Authenticator, FixedKey, KeySource, TokenTerms
 from gateway.errors import StartError
 from gateway.hosts import is_loopback
 from gateway.jwks import JwksKeys
@@ -19,28 +20,101 @@ from gateway.upstream import AddressGuard, Upstream
 from gateway.upstream.transport import PoolTransport
 
 
-@asynccontextmanager
-async def authenticator(
-    settings: Settings, environ: Mapping[str, str], logs: Logs, *, on_loopback: bool = False
-) -> AsyncIterator[Authenticator]:
-    """Open what `auth` names, for as long as the gateway serves; `on_loopback` tells where it listens.
+class Authentication:
+    """The authenticator of a process; `async with` keeps open what `auth` names. `prepare` changes it.
 
-    Raises:
-        StartError: a key cannot be used; the text is one line and holds nothing of it.
+    Attributes:
+        authenticator: Tells who calls.
     """
-    auth = settings.auth
-    _warn(auth, environ, logs)
-    if auth.jwks_url is None:
-        yield Authenticator(FixedKey(_fixed_key(auth, environ)), _terms(auth), _policy(auth))
-        return
-    upstream = _upstream(settings, on_loopback)
-    keys = JwksKeys(auth.jwks_url, PoolTransport(upstream), wanted=auth.algorithms)
-    keys.start()
-    try:
-        yield Authenticator(keys, _terms(auth), _policy(auth))
-    finally:
-        await keys.aclose()
-        await upstream.aclose()
+
+    authenticator: Authenticator
+
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], logs: Logs, *, on_loopback: bool = False
+    ) -> None:
+        """Nothing is read yet; `on_loopback` tells where the gateway listens."""
+        self._settings = settings
+        self._environ = environ
+        self._logs = logs
+        self._on_loopback = on_loopback
+        self._key: Key | None = None
+        self._keys: JwksKeys | None = None
+        self._open = AsyncExitStack()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Authentication:
+        """Open it.
+
+        Raises:
+            StartError: a key cannot be used; the text is one line and holds nothing of it.
+        """
+        auth = self._settings.auth
+        _warn(auth, self._environ, self._logs)
+        found = self._found(self._settings)
+        self.authenticator = Authenticator(self._opened(auth, found), _terms(auth), _policy(auth))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._open.aclose()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def prepare(self, settings: Settings) -> Callable[[], list[str]]:
+        """Read what these settings name; calling the result takes it, and names what is new in files.
+
+        Raises:
+            StartError: see `__aenter__`; nothing has changed.
+        """
+        found = self._found(settings)
+        return lambda: self._take(settings, found)
+
+    def _found(self, settings: Settings) -> Key | Upstream | None:
+        """Read the one key, or make the way to the key set; None: the present key set stays."""
+        if settings.auth.jwks_url is None:
+            return _fixed_key(settings.auth, self._environ)
+        if self._keys is not None and _same_key_set(settings.auth, self._settings.auth):
+            return None
+        return _upstream(settings, self._on_loopback)
+
+    def _take(self, settings: Settings, found: Key | Upstream | None) -> list[str]:
+        auth, before = settings.auth, self._settings.auth
+        renewed = auth.public_key_file == before.public_key_file and not _same_key(found, self._key)
+        if auth == before and not renewed:
+            return []
+        if found is not None:
+            self._retire()
+        self._settings = settings
+        _warn(auth, self._environ, self._logs)
+        self.authenticator.change(self._opened(auth, found), _terms(auth), _policy(auth))
+        return ["auth.public_key_file"] if renewed and auth.public_key_file is not None else []
+
+    def _opened(self, auth: AuthSettings, found: Key | Upstream | None) -> KeySource:
+        if isinstance(found, Key):
+            self._key = found
+            return FixedKey(found)
+        if found is not None:
+            self._keys = JwksKeys(auth.jwks_url or "", PoolTransport(found), wanted=auth.algorithms)
+            self._keys.start()
+            self._open.push_async_callback(found.aclose)
+            self._open.push_async_callback(self._keys.aclose)
+        assert self._keys is not None  # noqa: S101 - None is found only beside a key set
+        return self._keys
+
+    def _retire(self) -> None:
+        """Close the key set that is not used any more, if there is one."""
+        if self._keys is not None:
+            task = asyncio.create_task(self._open.pop_all().aclose())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        self._key = self._keys = None
+
+
+def _same_key(found: Key | Upstream | None, key: Key | None) -> bool:
+    return not isinstance(found, Key) or (key is not None and bool(found.material == key.material))
+
+
+def _same_key_set(one: AuthSettings, other: AuthSettings) -> bool:
+    return (one.jwks_url, one.algorithms) == (other.jwks_url, other.algorithms)
 
 
 def _fixed_key(auth: AuthSettings, environ: Mapping[str, str]) -> Key:

@@ -46,6 +46,8 @@ class Lifecycle:
         self._stop = asyncio.Event()
         self._idle = asyncio.Event()
         self._closers: list[Callable[[], None]] = []
+        self._hung_up = False
+        self._on_hangup: Callable[[], None] | None = None
 
     def begin(self) -> None:
         """Count a call in."""
@@ -60,6 +62,18 @@ class Lifecycle:
     def on_close(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once when the drain is over, to end what is left. It must not block."""
         self._closers.append(callback)
+
+    def on_hangup(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called for each SIGHUP; at once if there was one already. It must not block."""
+        self._on_hangup = callback
+        if self._hung_up:
+            callback()
+
+    def hang_up(self) -> None:
+        """Tell of a SIGHUP (contract 8)."""
+        self._hung_up = True
+        if self._on_hangup is not None:
+            self._on_hangup()
 
     def started(self) -> None:
         """Everything needed to serve is there."""

@@ -181,7 +181,7 @@ class _Handler(logging.Handler):
     def __init__(self, writer: LogWriter, form: Callable[[dict[str, Any]], bytes]) -> None:
         super().__init__()
         self._writer = writer
-        self._form = form
+        self.form = form
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = {
@@ -192,7 +192,7 @@ class _Handler(logging.Handler):
         }
         if record.exc_info and record.exc_info[0] is not None:
             fields["exception"] = logging.Formatter().formatException(record.exc_info)
-        self._writer.write(self._form(fields))
+        self._writer.write(self.form(fields))
 
 
 class Logs:
@@ -201,17 +201,22 @@ class Logs:
     def __init__(self, *, level: str, form: str, calls: bool, fd: int | None = None) -> None:
         """Open the log. `form` is json or text; `calls` writes a line per call at level info."""
         self._writer = LogWriter(sys.stderr.fileno() if fd is None else fd)
-        self._form = _FORMATS[form]
-        self._handler = _Handler(self._writer, self._form)
-        number = logging.getLevelNamesMapping()[level.upper()]
+        self._handler = _Handler(self._writer, _FORMATS[form])
         self._logger = logging.getLogger("gateway")
+        self.change(level=level, form=form, calls=calls)
         for name in _OURS + _FOREIGN:
             logger = logging.getLogger(name)
             logger.addHandler(self._handler)
-            logger.setLevel(number if name in _OURS else max(number, logging.WARNING))
             logger.propagate = False
-        self.calls = calls and number <= logging.INFO
+
+    def change(self, *, level: str, form: str, calls: bool) -> None:
+        """Go on with these settings; see `__init__`."""
+        self._form = self._handler.form = _FORMATS[form]
         self._json = form == "json"
+        number = logging.getLevelNamesMapping()[level.upper()]
+        for name in _OURS + _FOREIGN:
+            logging.getLogger(name).setLevel(number if name in _OURS else max(number, logging.WARNING))
+        self.calls = calls and number <= logging.INFO
 
     @property
     def dropped(self) -> int:

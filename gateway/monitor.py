@@ -20,7 +20,7 @@ import httpx
 from gateway.admission import UNWATCHED, Admission
 from gateway.events import Events
 from gateway.metrics import Metrics
-from gateway.schedule import Pace, Schedule
+from gateway.schedule import FIRST_SECONDS, Pace, Schedule
 from gateway.watched import Transition, Watched, target_of
 from healthcheck.adapters.registered import REGISTERED
 from healthcheck.engine import Engine
@@ -123,6 +123,19 @@ class Monitor:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def change(self, rules: HealthRules, credentials: Mapping[str, str]) -> None:
+        """Go on by other rules (contract 8); a check that runs ends by the old ones."""
+        other_pace = rules.interval != self._rules.interval
+        self._rules, self._credentials = rules, credentials
+        self._engine.slots = asyncio.Semaphore(rules.concurrency)
+        self._schedule.change(Pace(rules.interval), rules.concurrency)
+        for agent_id, watched in self._agents.items():
+            watched.admission.change(enforce=rules.enforce, trial_seconds=rules.trial)
+            other_token = watched.retarget(credentials.get(agent_id), rules.probe_seconds)
+            if (other_pace or other_token) and not watched.queued:
+                self._schedule.first(watched, self._now(), rules.interval if other_pace else FIRST_SECONDS)
+        self._turn()
 
     # -- what others ask
 

@@ -34,18 +34,22 @@ class Peer:
         "slots",
     )
 
-    def __init__(
-        self, agent: Agent, pool: Pool, slots: Slots, cells: Cells, bare_prefix: bytes, credential: bytes
-    ) -> None:
+    def __init__(self, agent: Agent, pool: Pool, slots: Slots, cells: Cells, bare_prefix: bytes) -> None:
         self.agent = agent
         self.agent_id = agent.agent_id
         self.pool = pool
         self.slots = slots
         self.cells = cells
         self.bare_prefix = bare_prefix
-        self.prefix = bare_prefix + credential
+        self.prefix = bare_prefix
         self.credential_missing = False
         self.admission: Admission = UNWATCHED
+
+    def show(self, token: str | None) -> None:
+        """Have the agent shown this bearer token; empty: none; None: the one it should be shown is missing."""
+        credential = b"Authorization: Bearer " + token.encode() + b"\r\n" if token else b""
+        self.prefix = self.bare_prefix + credential
+        self.credential_missing = token is None
 
 
 class Peers:
@@ -98,14 +102,24 @@ class Peers:
             return None
         return None if agent is None else self._remember(segment, agent, peer)
 
+    def change_credentials(self, credentials: Mapping[str, str | None]) -> None:
+        """Show agents other tokens from the next call on; see `__init__`."""
+        self._credentials = credentials
+        for peer in self._peers.values():
+            peer.show(credentials.get(peer.agent_id, ""))
+
+    def busiest(self) -> tuple[str, int]:
+        """Give the agent with the most calls in flight, and their number; no name if there are none."""
+        busy = ((peer.slots.used, peer.agent_id) for peer in self._peers.values() if peer.slots.used)
+        used, agent_id = max(busy, default=(0, ""))
+        return agent_id, used
+
     def _remember(self, segment: bytes, agent: Agent, known: Peer | None) -> Peer:
         pool = self._upstream.pool(agent.location)
         slots = self._slots.setdefault(segment, Slots(self._concurrency))
-        token = self._credentials.get(agent.agent_id, "")
-        credential = b"Authorization: Bearer " + token.encode() + b"\r\n" if token else b""
         cells = self._metrics.cells(agent.agent_id)
-        peer = Peer(agent, pool, slots, cells, self._prefix(pool), credential)
-        peer.credential_missing = token is None
+        peer = Peer(agent, pool, slots, cells, self._prefix(pool))
+        peer.show(self._credentials.get(agent.agent_id, ""))
         peer.admission = self._admission(agent.agent_id)
         self._peers[segment] = peer
         if known is not None:

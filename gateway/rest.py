@@ -77,7 +77,7 @@ class Rest:
         if b"%" in path or b"//" in path:
             await send_json(send, 404, {"error": "not found"})
             return
-        verdict = await self._gate.judge_rest(scope["method"], path, scope["headers"], told)
+        verdict = await self._gate.judge_rest(scope["method"], path, scope["headers"], told, sent.client)
         if verdict.refused:
             await self._refuse(scope, sent, verdict, send)
         elif path == b"/metrics" and self._own_metrics:

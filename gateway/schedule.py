@@ -75,6 +75,10 @@ class Schedule:
         pause = self._pace.pause(failing=watched.failing, idle=idle)
         self.plan(watched, now + pause * self._random.uniform(1 - JITTER, 1 + JITTER))
 
+    def change(self, pace: Pace, places: int) -> None:
+        """Plan by these from now on; what is planned stays."""
+        self._pace, self._places = pace, places
+
     def plan(self, watched: Watched, when: float) -> None:
         """Have it checked at a time, in place of what was planned before."""
         watched.due = when

@@ -84,7 +84,8 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], lifecycle: Lifecycle) -> 
 
     A second signal ends the process at once with 128 + its number, even if the event loop is stuck. When the
     drain is over the process has `EXIT_SECONDS`, even if a thread hangs. A start that is not over when the first
-    signal comes is given up: then, too, the process has `EXIT_SECONDS`. SIGHUP is logged and changes nothing.
+    signal comes is given up: then, too, the process has `EXIT_SECONDS`. SIGHUP goes to
+    `lifecycle.hang_up`.
     """
     watchdog = threading.Timer(EXIT_SECONDS, _give_up)
     watchdog.daemon = True
@@ -245,11 +246,11 @@ def _signals(
             give_up_in_time()  # from here: what the start hangs on may be the event loop
         loop.call_soon_threadsafe(lifecycle.stop)
 
-    def decline(_number: int, _frame: FrameType | None) -> None:
+    def hang_up(_number: int, _frame: FrameType | None) -> None:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(logger.warning, "SIGHUP is ignored: to read the settings again, restart")
+            loop.call_soon_threadsafe(lifecycle.hang_up)
 
-    handlers = {signal.SIGTERM: handle, signal.SIGINT: handle, signal.SIGHUP: decline}
+    handlers = {signal.SIGTERM: handle, signal.SIGINT: handle, signal.SIGHUP: hang_up}
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         del handlers[signal.SIGHUP]  # nohup: whoever started us wants no word of it
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
@@ -146,6 +147,14 @@ class Watched:
         found = self.result.checks.values() if self.result is not None else ()
         return max(found, key=lambda one: one.status.severity, default=None)
 
+    def retarget(self, bearer_env: str | None, probe_seconds: float) -> bool:
+        """Check it by these from the next check on; see `target_of`. True if it will be shown another token."""
+        if self.target is None:
+            return False
+        before = self.target.bearer_env
+        self.target = replace(self.target, bearer_env=bearer_env, **_times(probe_seconds))
+        return before != bearer_env
+
     def take(self, result: Result, evidence: Evidence, now: float, at: str) -> None:
         """Take a result that ended at `now` (the loop's clock), which is `at` for people."""
         same = self.result is not None and self.result.status is result.status
@@ -196,12 +205,18 @@ def target_of(agent: Agent, *, bearer_env: str | None, verified: bool, probe_sec
         id=agent.agent_id,
         name=card["name"],
         bearer_env=bearer_env,
-        timeout_ms=round(probe_seconds * 1000),
-        budget_ms=round(probe_seconds * 2000),
-        latency_ms=probe_seconds * 500,
+        **_times(probe_seconds),
         card=kept,
         read=read_registered(kept),
         speaks=speaks,
         verified=verified,
         notes=Notes(),
     )
+
+
+def _times(probe_seconds: float) -> dict[str, Any]:
+    return {
+        "timeout_ms": round(probe_seconds * 1000),
+        "budget_ms": round(probe_seconds * 2000),
+        "latency_ms": probe_seconds * 500,
+    }

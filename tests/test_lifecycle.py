@@ -300,15 +300,25 @@ def test_signal_ends_a_start_whose_event_loop_is_stuck() -> None:
         assert seconds < 5.5
 
 
-def test_sighup_is_one_line_and_nothing_else() -> None:
-    """Contract 8 until there is a reload: it must not end the process, least of all without a drain."""
+def test_sighup_ends_nothing_where_nobody_listens_to_it() -> None:
+    """Contract 8: it must not end the process, least of all without a drain."""
     with process() as running, running.connect(b"/echo"):
         running.send(signal.SIGHUP)
         running.get()
         running.send(signal.SIGTERM)
         code, err, _ = running.ended(within=5)
         assert code == 0
-        assert err.splitlines() == ["SIGHUP is ignored: to read the settings again, restart"]
+        assert err == ""
+
+
+def test_a_hangup_during_the_start_is_not_lost() -> None:
+    """Contract 8."""
+    lifecycle = Lifecycle()
+    heard: list[str] = []
+    lifecycle.hang_up()
+    lifecycle.on_hangup(lambda: heard.append("reload"))
+    lifecycle.hang_up()
+    assert heard == ["reload", "reload"]
 
 
 def test_hanging_thread_does_not_keep_the_process() -> None:
