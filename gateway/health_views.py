@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -48,6 +49,19 @@ def history(watched: Watched) -> Document:
         "agent_id": watched.agent.agent_id,
         "results": [msgspec.to_builtins(record) for record in reversed(watched.history)],
     }
+
+
+def cards(watched: Watched) -> bytes:
+    """Give what is known of the published card, as JSON: its text is the agent's."""
+    notes = None if watched.target is None else watched.target.notes
+    found = None if notes is None else notes.published
+    document = {
+        "agent_id": watched.agent.agent_id,
+        "published": None if found is None else json.loads(found),
+        "is_published": notes is not None and notes.card is not None,
+        "drift": list(watched.drift),
+    }
+    return json.dumps(document).encode()
 
 
 def overview(agents: Iterable[Watched], *, suspects_itself: bool) -> Document:

@@ -36,6 +36,12 @@ def health_routes(monitor: Monitor) -> list[HTTPRouteHandler]:
         found = monitor.find(_agent_id(request))
         return _not_found() if found is None else _fresh(views.history(found))
 
+    def card(request: AnyRequest) -> Response[bytes] | AnyResponse:
+        found = monitor.find(_agent_id(request))
+        if found is None:
+            return _not_found()
+        return Response(views.cards(found), media_type=MediaType.JSON, headers={"Cache-Control": "no-store"})
+
     async def check(request: AnyRequest) -> AnyResponse:
         found = await monitor.check(_agent_id(request))
         return _not_found() if found is None else _fresh(views.full(found, monitor.now()))
@@ -56,6 +62,7 @@ def health_routes(monitor: Monitor) -> list[HTTPRouteHandler]:
         handlers += [
             _reads(f"/agents/{name}/health", "An agent's health", schema.HEALTH, shown)(health),
             _reads(f"/agents/{name}/health/history", "Its last 100 results", schema.HISTORY, shown)(history),
+            _reads(f"/agents/{name}/health/card", "The card that it publishes", schema.PUBLISHED, shown)(card),
             post(
                 f"/agents/{name}/health/check",
                 status_code=200,

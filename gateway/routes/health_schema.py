@@ -60,6 +60,16 @@ _LINE: Final = _object(
 
 HEALTH: Final = described(_HEALTH, [404], parameters=(ID_IN_PATH,))
 HISTORY: Final = described(_object(agent_id=_STRING, results=_list(_RECORD)), [404], parameters=(ID_IN_PATH,))
+PUBLISHED: Final = described(
+    _object(
+        agent_id=_STRING,
+        published=Schema(type=[OpenAPIType.OBJECT, OpenAPIType.NULL]),
+        is_published=Schema(type=OpenAPIType.BOOLEAN),
+        drift=_list(_STRING),
+    ),
+    [404],
+    parameters=(ID_IN_PATH,),
+)
 OVERVIEW: Final = described(
     _object(
         statuses=_OBJECT,

@@ -30,6 +30,8 @@ _ASK_AGAIN: Final = frozenset({"a2a_rpc", "a2a_version", "a2a_http"})
 _MEMBERS: Final = {"version": "0", "description": "", "capabilities": {}}
 _PROTOCOLS: Final = ("url", "protocolVersion", "preferredTransport", "supportedInterfaces", "additionalInterfaces")
 _GONE: Final = frozenset({501})
+#: A published card of at most this many bytes is kept for people to see.
+_KEPT_BYTES: Final = 32 * 1024
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class Notes:
         version: The protocol version in which the agent has answered.
         card: What the published card says of addresses and protocols.
         drift: The members in which it differs from the registered one.
+        published: The published card as it came, for people to see; None if it is large.
     """
 
     place: str | None = None
@@ -49,6 +52,7 @@ class Notes:
     version: str | None = None
     card: Mapping[str, Any] | None = None
     drift: tuple[str, ...] = ()
+    published: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +249,8 @@ class RegisteredSession:
         if not isinstance(document, dict) or not self._is_own(document):
             return None
         self._notes.place, self._notes.absent = self._places[number], 0
+        body = reply.body or b""
+        self._notes.published = body if len(body) <= _KEPT_BYTES else None
         return document
 
     def _is_own(self, card: Mapping[str, Any]) -> bool:
@@ -259,6 +265,7 @@ class RegisteredSession:
             return replace(failing[0], status=Status.DEGRADED)
         if not failing:
             self._notes.place, self._notes.absent, self._notes.card, self._notes.drift = None, 0, None, ()
+            self._notes.published = None
         return PASSED
 
     def _failure(self, number: int) -> Finding | None:
