@@ -420,7 +420,7 @@ def test_systemd_accepts_the_unit(unit: Path) -> None:
 
 @pytest.mark.skipif(SYSTEMD is None, reason="systemd-analyze is not installed (Debian: systemd)")
 def test_the_unit_is_hardened(unit: Path) -> None:
-    """systemd's own measure, 0 to 100: the lower the better; 96 is a unit without hardening."""
+    """By systemd's own measure, 0 to 100: the lower the better; 96 is a unit without hardening."""
     done = analyze("security", "--offline=true", "--threshold=20", unit)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 

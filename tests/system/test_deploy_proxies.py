@@ -119,7 +119,7 @@ async def gateway(agent: FaultAgent) -> AsyncIterator[Running]:
 
 @pytest.mark.parametrize("kind", PROXIES)
 async def test_behind_a_proxy(kind: str, tmp_path: Path, gateway: Running, agent: FaultAgent) -> None:
-    """Contract 3: events pass one by one, the end passes, and so does the caller's leaving; calls, cards, sizes."""
+    """Contract 3: events pass one by one, and so do the end and the caller's leaving; calls, cards, sizes."""
     with refusing_port() as dead:
         async with proxy(kind, tmp_path, gateway.port, dead) as port:
             await streams_pass_event_by_event(port, agent)
