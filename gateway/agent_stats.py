@@ -229,6 +229,7 @@ class AgentStats:
             "complete": not since,
             "window_seconds": self._measured,
             "ttl_seconds": self._ttl,
+            "suspects_itself": self._monitor is not None and self._monitor.suspects_itself,
             "gone": [agent_id for agent_id, number in self._gone.items() if number > since] if since else [],
         }
         rows = b",".join(known.body for known in self._known.values() if known.changed > since)

@@ -67,6 +67,7 @@ AGENTS: Final = described(
         complete=_BOOLEAN,
         window_seconds=_NUMBER,
         ttl_seconds=_NUMBER,
+        suspects_itself=_BOOLEAN,
         gone=_list(_STRING),
         agents=_list(_ROW),
     ),
