@@ -9,7 +9,7 @@ import { notes } from "./handoff_notes.js";
 import { Player } from "./handoff_player.js";
 import { Stage } from "./handoff_stage.js";
 import { save, stamp } from "./handoff_text.js";
-import { Timeline, moment, prefix } from "./handoff_timeline.js";
+import { END, Timeline, moment, prefix } from "./handoff_timeline.js";
 
 const TICK_MS = 100;
 
@@ -58,8 +58,8 @@ class Inspector {
     this.send = h("button", { class: "button primary", type: "button", on: { click: () => this.handOver() } }, "Send the task");
     this.sendNote = h("p", { class: "muted" }, "Sends the task once, if five gates let it pass. Playing, seeking and restarting never send again.");
     this.sending = h("div", { class: "handoff-send" }, this.send, this.sendNote);
-    this.export = h("button", { class: "button", type: "button", on: { click: () => this.save() } }, "Export trace");
-    this.full = h("button", { class: "button", type: "button", hidden: !document.fullscreenEnabled, on: { click: () => this.toggleFull() } }, "Full screen");
+    this.export = h("button", { class: "button small", type: "button", on: { click: () => this.save() } }, "Export trace");
+    this.full = h("button", { class: "button small", type: "button", hidden: !document.fullscreenEnabled, on: { click: () => this.toggleFull() } }, "Full screen");
     this.fullChanged = () => say(this.full, document.fullscreenElement === this.root ? "Leave full screen" : "Full screen");
     document.addEventListener("fullscreenchange", this.fullChanged);
     this.root.classList.add("handoff");
@@ -67,11 +67,13 @@ class Inspector {
     fill(
       this.root,
       h("div", { class: "head" }, heading(), this.state, h("span", { class: "grow" }), this.export, this.full),
+      h("section", { class: "card handoff-bar", "aria-label": "Player" }, h("div", { class: "body" }, this.player.element)),
       h(
         "div",
         { class: "handoff-columns" },
         card("Inputs", null, this.form.element, this.sending),
-        h("div", { class: "stack" }, h("section", { class: "card handoff-bar", "aria-label": "Player" }, h("div", { class: "body" }, this.player.element)), h("div", { class: "handoff-pair" }, stage.gates, stage.moment), stage.exchange, this.baseline.element, notes()),
+        h("div", { class: "stack handoff-main" }, h("div", { class: "handoff-pair" }, stage.gates, stage.moment), stage.exchange, this.baseline.element),
+        notes(),
       ),
     );
   }
@@ -162,9 +164,15 @@ class Inspector {
     this.sending.hidden = !sending;
     this.send.disabled = this.asking != null;
     this.export.disabled = this.result === null;
-    const words = this.asking ? (sending ? "Sending" : "Asking") : this.result === null ? (sending ? "Not sent" : "Ready to play") : playing ? "Playing" : seconds === 0 ? "At the start" : "Paused";
-    say(this.state, words);
+    say(this.state, this.words({ seconds, playing, sending }));
     this.baseline.show(this.capture(), seconds);
+  }
+
+  words({ seconds, playing, sending }) {
+    if (this.asking) return sending ? "Sending" : "Asking";
+    if (this.result === null) return sending ? "Not sent" : "Ready to play";
+    if (playing) return "Playing";
+    return { 0: "At the start", [END]: "At the end" }[seconds] ?? "Paused";
   }
 
   capture() {

@@ -19,7 +19,7 @@ export class Player {
     this.play = button("Play", ICONS.play, act.play, "primary");
     this.next = button("Next gate", ICONS.next, act.next);
     this.restart = button("Restart", ICONS.restart, act.restart);
-    this.clock = h("output", { class: "handoff-clock number", "aria-label": "Time" });
+    this.clock = h("span", { class: "handoff-clock number", role: "timer", "aria-label": "Time" });
     this.slider = h("input", { type: "range", min: 0, max: END, step: 1, value: 0, "aria-label": "Timeline, in seconds", on: { input: () => act.seek(Number(this.slider.value)) } });
     this.speeds = h(
       "fieldset",

@@ -63,9 +63,10 @@ function gateRow(name, index) {
     "li",
     { class: "handoff-gate" },
     h("span", { class: "handoff-number number", "aria-hidden": "true" }, String(index + 1)),
-    h("div", { class: "handoff-what" }, h("h3", {}, TITLES[name][0]), h("p", { class: "muted" }, TITLES[name][1]), found),
+    h("div", { class: "handoff-what" }, h("h3", {}, TITLES[name][0]), h("p", { class: "muted" }, TITLES[name][1])),
     h("div", { class: "handoff-verdict" }, badge, reason),
     h("span", { class: "handoff-when muted number", "aria-label": `Decided at ${(index + 1) * STEP} seconds` }, `${(index + 1) * STEP} s`),
+    found,
   );
   function show(gate) {
     element.dataset.result = gate.result;
