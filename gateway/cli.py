@@ -26,6 +26,7 @@ ELSEWHERE: Mapping[str, str] = {
     "doctor": "healthcheck.cli:doctor",
     "check": "healthcheck.cli:check",
     "handoff": "healthcheck.cli:handoff",
+    "explain": "gateway.explain:command",
 }
 """Commands that live in other modules, as "module:command"; imported when they are asked for."""
 
