@@ -6,22 +6,16 @@ agent is decided by `blames_agent`, a table.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
-from typing import Final
+from typing import Final, TypeAlias
 
+from gateway.passive import Seen, Traffic
 from healthcheck.state import Evidence, Routing, State, may_try, seconds_to_trial, step
-
-FAILURES_IN_A_ROW: Final = 5
-WINDOW_SECONDS: Final = 30.0
-WINDOW_CALLS: Final = 20
 
 #: A caller may choose its time; only an agent that needs longer than this is to blame for being slow.
 FAIR_TIMEOUT_SECONDS: Final = 5.0
-
-_SLICE_SECONDS: Final = 3.0
-_SLICES: Final = int(WINDOW_SECONDS / _SLICE_SECONDS)
 
 #: Outcomes (`Fault.reason`) that are the agent's failure whatever else is known.
 _BLAMED: Final = frozenset({"AGENT_UNREACHABLE", "PROTOCOL_ERROR", "CONNECTION_LOST", "STREAM_BROKEN"})
@@ -30,6 +24,14 @@ _ANSWERED: Final = frozenset(
     {"", "AGENT_HTTP_ERROR", "INVALID_RESPONSE", "RESPONSE_TOO_LARGE", "STREAM_INCOMPLETE", "STREAM_IDLE"}
 )
 _DOWN: Final = frozenset({502, 503, 504})
+_OUT: Final = Routing.OUT_OF_SERVICE
+
+#: Asks the other nodes whether a call may be the trial; the answer, and when it came, are given later, once.
+Ask: TypeAlias = Callable[[Callable[[bool, float], None]], None]
+
+
+class Asking(Exception):
+    """Other nodes are asked whether a call may be the trial."""
 
 
 def blames_agent(reason: str, *, http_status: int = 0, timeout: float = 0.0) -> bool | None:
@@ -51,60 +53,6 @@ def blames_agent(reason: str, *, http_status: int = 0, timeout: float = 0.0) -> 
     return None  # the caller's doing, or our own
 
 
-class Traffic:
-    """Counts calls and failures of the last 30 s, in slices of 3 s, and failures in a row."""
-
-    __slots__ = ("_calls", "_failures", "_number", "_slices", "calls", "failures", "row")
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.failures = 0
-        self.row = 0
-        self._number = 0
-        self._calls = 0
-        self._failures = 0
-        self._slices: deque[tuple[int, int, int]] = deque()
-
-    def count(self, now: float, *, failed: bool) -> None:
-        """Count a call that ended at `now` (seconds)."""
-        number = int(now / _SLICE_SECONDS)
-        if number != self._number:
-            self._turn(number)
-        self._calls += 1
-        self.calls += 1
-        if failed:
-            self._failures += 1
-            self.failures += 1
-            self.row += 1
-        else:
-            self.row = 0
-
-    @property
-    def failing(self) -> bool:
-        """Whether this is enough to say that the agent fails."""
-        many = self.calls >= WINDOW_CALLS and self.failures * 2 > self.calls
-        return self.row >= FAILURES_IN_A_ROW or many
-
-    def look(self, now: float) -> None:
-        """Forget what is too old, for whoever reads the numbers."""
-        self._turn(int(now / _SLICE_SECONDS))
-
-    def reset(self) -> None:
-        """Begin anew: what led to a verdict must not lead to the next one."""
-        self._slices.clear()
-        self.calls = self.failures = self.row = self._calls = self._failures = 0
-
-    def _turn(self, number: int) -> None:
-        if self._calls:
-            self._slices.append((self._number, self._calls, self._failures))
-        self._number, self._calls, self._failures = number, 0, 0
-        slices = self._slices
-        while slices and slices[0][0] <= number - _SLICES:
-            _, calls, failures = slices.popleft()
-            self.calls -= calls
-            self.failures -= failures
-
-
 class Admission:
     """Routing state of one agent.
 
@@ -112,16 +60,18 @@ class Admission:
         open: True: calls go to the agent, and need ask for nothing more.
         state: What is known.
         traffic: The passive evidence.
-        last_call: When the last forwarded call ended, or the agent was first seen (seconds of the loop's clock).
     """
 
     __slots__ = (
+        "_ask",
         "_changed",
         "_enforce",
+        "_failed",
         "_hold",
+        "_touched",
         "_trial",
         "_trial_seconds",
-        "last_call",
+        "_tried",
         "open",
         "state",
         "traffic",
@@ -135,6 +85,9 @@ class Admission:
         trial_seconds: float = 10.0,
         hold: Callable[[], bool] = lambda: False,
         changed: Callable[[State], None] = lambda before: None,
+        tried: Callable[[], None] = lambda: None,
+        failed: Callable[[], None] = lambda: None,
+        ask: Ask | None = None,
     ) -> None:
         """Open it.
 
@@ -144,29 +97,50 @@ class Admission:
             trial_seconds: The first back-off.
             hold: Asked when the agent is about to be taken out; True forbids it.
             changed: Told the state before, whenever `state.routing` has become another.
+            tried: Told when a trial call begins, or ends without changing that.
+            failed: Told of every call that the agent is to blame for.
+            ask: Asks the other nodes for a trial call; None: there are none.
         """
         self.open = True
         self.state = State()
         self.traffic = Traffic()
-        self.last_call = now
+        self._touched = now
         self._trial = 0
         self._enforce = enforce
         self._trial_seconds = trial_seconds
         self._hold = hold
         self._changed = changed
+        self._tried = tried
+        self._failed = failed
+        self._ask = ask
+
+    @property
+    def last_call(self) -> float:
+        """When the last forwarded call ended, or the agent was first seen (seconds of the loop's clock)."""
+        return max(self._touched, self.traffic.last)
 
     def change(self, *, enforce: bool, trial_seconds: float) -> None:
         """Go on by these rules; see `__init__`."""
         self._enforce, self._trial_seconds = enforce, trial_seconds
-        self.open = not enforce or self.state.routing is not Routing.OUT_OF_SERVICE
+        self.open = not enforce or self.state.routing is not _OUT
 
-    def enter(self, now: float) -> int:
+    def enter(self, now: float, told: Callable[[int], None] | None = None) -> int:
         """Ask where it is not open: the number of a trial call, or 0: refuse the call.
 
         Whoever gets a number must give it to `record` or `unused`, once.
+
+        Args:
+            now: The time.
+            told: Gets the number instead, -1: refuse the call, where other nodes must be asked.
+
+        Raises:
+            Asking: `told` is called later.
         """
         if not may_try(self.state, now):
             return 0
+        if self._ask is not None and told is not None:
+            self._ask(lambda may, now: told((self.enter(now) or -1) if may else -1))
+            raise Asking
         self.apply(Evidence.TRIAL_STARTED, now)
         self._trial += 1
         return self._trial
@@ -188,30 +162,58 @@ class Admission:
             now: When it ended.
             trial: What `enter` gave, 0 for an ordinary call.
         """
-        self.last_call = now
         if trial:
+            self._touched = now
             if trial == self._trial:
                 self.apply(_TRIALS[blame], now)
-        elif blame is not None:
+        elif blame is None:
+            self._touched = now
+        else:
             self.traffic.count(now, failed=blame)
-            if not self.open or self.state.routing is Routing.OUT_OF_SERVICE:
+            if not self.open or self.state.routing is _OUT:
                 self._observed(blame, now)
-            elif blame and self.traffic.failing:
-                self.apply(Evidence.TRAFFIC_FAILING, now)
+            elif blame:
+                self._failed()
+                self._doubt(now)
+
+    def hear(self, node: str, seen: Seen, now: float) -> None:
+        """Take what another node has seen of the agent's calls."""
+        failed = self.traffic.hear(node, seen)
+        if failed and self.state.routing is not _OUT:
+            self._doubt(now)
+
+    def adopt(self, state: State, *, turned: bool) -> None:
+        """Take over what another node has come to; `turned`: it went out of service, or came back, since."""
+        self.state = replace(state, trying=self.state.trying and not turned and state.routing is _OUT)
+        self.open = not self._enforce or state.routing is not _OUT
+        if turned:
+            self._turn()
 
     def apply(self, evidence: Evidence, now: float) -> None:
         """Take any evidence."""
         before = self.state
         after = step(before, evidence, now, trial_seconds=self._trial_seconds)
-        if after.routing is Routing.OUT_OF_SERVICE and before.routing is not after.routing and self._hold():
+        if after.routing is _OUT and before.routing is not _OUT and self._hold():
             after = step(before, evidence, now, trial_seconds=self._trial_seconds, hold=True)
         self.state = after
         if after.routing is not before.routing:
-            if Routing.OUT_OF_SERVICE in (before.routing, after.routing):
-                self.open = not self._enforce or after.routing is not Routing.OUT_OF_SERVICE
-                self.traffic.reset()
-                self._trial += 1  # a trial call of the time before has nothing more to say
+            if _OUT in (before.routing, after.routing):
+                self.open = not self._enforce or after.routing is not _OUT
+                self._turn()
             self._changed(before)
+        elif evidence in _OF_TRIALS:
+            self._tried()
+
+    def _turn(self) -> None:
+        """What led to a verdict must not lead to the next; a trial call of the time before says nothing more."""
+        self.traffic.reset()
+        self._trial += 1
+
+    def _doubt(self, now: float) -> None:
+        """A call has failed: is it enough?"""
+        self.traffic.look(now)
+        if self.traffic.failing:
+            self.apply(Evidence.TRAFFIC_FAILING, now)
 
     def _observed(self, blame: bool, now: float) -> None:
         """Where nobody is refused, every call whose time has come is a trial."""
@@ -224,6 +226,7 @@ _TRIALS: Final = {
     False: Evidence.TRIAL_PASSED,
     None: Evidence.TRIAL_UNCLEAR,
 }
+_OF_TRIALS: Final = frozenset({*_TRIALS.values(), Evidence.TRIAL_STARTED, Evidence.TRIAL_UNUSED})
 
 
 class Unwatched(Admission):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gateway import jsonrpc, outcomes
-from gateway.admission import blames_agent
+from gateway.admission import Asking, blames_agent
 from gateway.faults import FAULTS, UNSAFE, Fault
 from gateway.gate import RATE_LIMITED, REFUSALS, UNAUTHENTICATED, challenge, check_grants, retry_after
 from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
-from gateway.heads import challenge_head, in_query, reply_head, request_head, stream_head
+from gateway.heads import challenge_head, reply_head, request_head, speaks_a2a, stream_head
 from gateway.identity import EVERYTHING
 from gateway.jsonrpc import NULL, Envelope, Refused
 from gateway.logs import CallLine, now
@@ -75,17 +76,22 @@ class Call:
         self._wait = 0.0  # until a caller who is refused for now may send again
         self._trial = 0  # the number of a trial call to an agent that is out of service
         self._agent_status = 0
-        self._holding = False
-        self.ended = False
+        self._holding = self.ended = False
 
     def start(self) -> None:
         """Admit and forward the call, or refuse it."""
         try:
             envelope, peer = self._admit()
             self._forward(envelope, peer)
-        except Refused as refused:
-            self._end_with(outcomes.failed(FAULTS[refused.reason], refused.detail), refused.id)
-        except Exception:
+        except Asking:
+            pass  # `_go_on` is called
+        except Exception as error:
+            self._not_forwarded(error)
+
+    def _not_forwarded(self, error: Exception) -> None:
+        if isinstance(error, Refused):
+            self._end_with(outcomes.failed(FAULTS[error.reason], error.detail), error.id)
+        else:
             self._broken()
 
     def cancel(self) -> None:
@@ -101,7 +107,7 @@ class Call:
     def _admit(self) -> tuple[Envelope, Peer]:
         """Check in the order of contract 2.1; the first failure answers."""
         request, inbound = self.request, self.inbound
-        self.a2a = self._speaks_a2a()
+        self.a2a = speaks_a2a(inbound, request.query, self.proxy.rules.dialect)
         if request.refused or self.proxy.gate.limits:
             self._check_caller()
         if not is_json(inbound.content_type):
@@ -142,15 +148,6 @@ class Call:
         if self.proxy.rules.dialect == "auto" and envelope.method in V1_METHODS and not self.request.push:
             self.a2a = True
 
-    def _speaks_a2a(self) -> bool:
-        """Tell the dialect as far as headers and query do (contract, introduction)."""
-        inbound = self.inbound
-        if self.request.query and inbound.version is None:
-            version = in_query(self.request.query, "A2A-Version")
-            inbound.version = version.encode() if version and version.isascii() else None
-        dialect = self.proxy.rules.dialect
-        return inbound.version is not None if dialect == "auto" else dialect == "a2a"
-
     def _streams_are_full(self) -> bool:
         most = self.proxy.rules.most_streams
         return 0 < most <= self.proxy.metrics.streams
@@ -164,7 +161,7 @@ class Call:
         if peer.credential_missing and self.inbound.credential is None:
             raise Refused("CREDENTIAL_MISSING", "")
         if not peer.admission.open:
-            self._try(peer)
+            self._try(envelope, peer)
         if self._streams_are_full() and (self.request.push or envelope.method in STREAMING):
             raise Refused("GATEWAY_OVERLOADED", _TOO_MANY_STREAMS)
         if not peer.slots.take():
@@ -172,13 +169,24 @@ class Call:
         self._holding = True
         proxy.lifecycle.begin()
 
-    def _try(self, peer: Peer) -> None:
+    def _try(self, envelope: Envelope, peer: Peer) -> None:
         """One trial call at a time for an agent out of service; the others hear when to come again."""
-        now = self.proxy.clock()
-        self._trial = peer.admission.enter(now)
-        if not self._trial:
-            self._wait = peer.admission.retry_after(now)
+        self._trial = self._trial or peer.admission.enter(self.proxy.clock(), partial(self._go_on, envelope, peer))
+        if self._trial <= 0:
+            self._trial, self._wait = 0, peer.admission.retry_after(self.proxy.clock())
             raise Refused("AGENT_OUT_OF_SERVICE", "")
+
+    def _go_on(self, envelope: Envelope, peer: Peer, trial: int) -> None:
+        """The other nodes have said whether this call may be the trial (-1: no): go on where it waited."""
+        if self.ended:  # the caller has left: the next call is the trial
+            peer.admission.unused(trial, self.proxy.clock())
+            return
+        self._trial = trial
+        try:
+            self._check_gateway(envelope, peer)
+            self._forward(envelope, peer)
+        except Exception as error:
+            self._not_forwarded(error)
 
     # --- forwarding ---
 
@@ -224,7 +232,9 @@ class Call:
             if failure is None or (answer is not None and outcomes.is_told_by_status(status, failure)):
                 id = self.envelope.id if self.envelope else None
                 if status in (401, 403) and self.inbound.credential and id is not None:
-                    self._pass_on_refusal(status, exchange.body, answer or Outbound())
+                    # It refuses the credential that the caller brought: that is between the two (contract 6.4).
+                    head = challenge_head(len(exchange.body), self.request_id, answer or Outbound())
+                    self._end(Reply(status, head, exchange.body), APPLICATION_ERROR, "")
                     return
                 self._end_with(outcomes.of_answer(status, exchange.body, answer or Outbound(), id))
             else:
@@ -232,11 +242,6 @@ class Call:
                 self._end_with(outcomes.of_failure(failure, agent_id, self._timeout))
         except Exception:
             self._broken()
-
-    def _pass_on_refusal(self, status: int, body: bytes, answer: Outbound) -> None:
-        """The agent refuses the credential that the caller brought: that is between the two (contract 6.4)."""
-        head = challenge_head(len(body), self.request_id, answer)
-        self._end(Reply(status, head, body), APPLICATION_ERROR, "")
 
     # --- a stream ---
 
@@ -325,22 +330,19 @@ class Call:
         return Reply(200, reply_head(len(body), self.request_id, self._answer), body)
 
     def _error(self, outcome: Outcome, fault: Fault, id: bytes) -> bytes:
+        waiting = {"retryAfter": retry_after(self._wait).decode()} if self._wait else {}
         return jsonrpc.error(
             fault,
             id,
             detail=outcome.detail,
             a2a=self.a2a,
-            metadata=self.named() | self._waiting() | outcome.metadata,
+            metadata=self.named() | waiting | outcome.metadata,
             foreign=outcome.foreign,
         )
 
     def named(self) -> dict[str, str]:
         """Give what an error says of the agent."""
-        agent = self.request.agent
-        return {"agentId": agent.decode()} if is_agent_id(agent) else {}
-
-    def _waiting(self) -> dict[str, str]:
-        return {"retryAfter": retry_after(self._wait).decode()} if self._wait else {}
+        return {"agentId": self.request.agent.decode()} if is_agent_id(self.request.agent) else {}
 
     def _end(self, reply: Reply | None, status: str, reason: str) -> None:
         if reply is None:

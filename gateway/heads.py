@@ -64,6 +64,20 @@ def stream_head(request_id: bytes, answer: Outbound) -> bytes:
     )
 
 
+def speaks_a2a(inbound: Inbound, query: bytes, dialect: str) -> bool:
+    """Tell the dialect as far as headers and query do; the query's version counts where no header has one.
+
+    Args:
+        inbound: What the caller sent; gets the query's version.
+        query: Of the request's target.
+        dialect: `a2a.dialect` (contract, introduction).
+    """
+    if query and inbound.version is None:
+        version = in_query(query, "A2A-Version")
+        inbound.version = version.encode() if version and version.isascii() else None
+    return inbound.version is not None if dialect == "auto" else dialect == "a2a"
+
+
 def in_query(query: bytes, name: str) -> str | None:
     """Give a member of a query string; None if it is not there, or not printable."""
     if name.encode() + b"=" not in query:

@@ -137,10 +137,12 @@ class Traffic:
         )
         return Seen(self._last_answer(), tuple(self._failed) if self.row else (), slices)
 
-    def hear(self, node: str, seen: Seen) -> None:
-        """Take what another node has seen, in place of what it told before."""
+    def hear(self, node: str, seen: Seen) -> bool:
+        """Take what another node has seen, in place of what it told before; True: a call failed since."""
+        before = self._others.get(node, Seen())
         self._others[node] = seen
         self._answered_elsewhere = max(self._answered_elsewhere, seen.answered)
+        return seen.failed[-1:] > before.failed[-1:]
 
     def totals(self) -> Totals:
         """Add up; `look` first."""

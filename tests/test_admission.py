@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admission import UNWATCHED, WINDOW_SECONDS, Admission, Traffic, blames_agent
+from gateway.admission import UNWATCHED, Admission, blames_agent
 from gateway.faults import FAULTS
+from gateway.passive import WINDOW_SECONDS, Traffic
 from healthcheck.state import Evidence, Routing, State
 
 #: Every fault that a forwarded call can end in, beside those of the agent: they must say nothing against it.
