@@ -54,7 +54,6 @@ class Inspector {
   }
 
   layout() {
-    this.state = h("span", { class: "badge plain", role: "status" });
     this.send = h("button", { class: "button primary", type: "button", on: { click: () => this.handOver() } }, "Send the task");
     this.sendNote = h("p", { class: "muted" }, "Sends the task once, if five gates let it pass. Playing, seeking and restarting never send again.");
     this.sending = h("div", { class: "handoff-send" }, this.send, this.sendNote);
@@ -66,7 +65,7 @@ class Inspector {
     const stage = this.stage;
     fill(
       this.root,
-      h("div", { class: "head" }, heading(), this.state, h("span", { class: "grow" }), this.export, this.full),
+      h("div", { class: "head" }, heading(), h("span", { class: "grow" }), this.export, this.full),
       h("section", { class: "card handoff-bar", "aria-label": "Player" }, h("div", { class: "body" }, this.player.element)),
       h(
         "div",
@@ -103,14 +102,17 @@ class Inspector {
   /** Move along the trace; one of a fixture is fetched first, one of a real send is there or is not. */
   async with(move) {
     if (!this.result && !this.form.sending) await this.ask();
-    if (this.result) this.change(move);
-    else this.show();
+    if (!this.result) return this.show();
+    this.change(move);
+    this.stage.come();
   }
 
   async handOver() {
     this.reset();
     await this.ask();
-    if (this.result) this.change(() => this.timeline.play());
+    if (!this.result) return;
+    this.change(() => this.timeline.play());
+    this.stage.come();
   }
 
   async ask() {
@@ -159,12 +161,12 @@ class Inspector {
     const { seconds, playing } = this.timeline;
     const sending = this.form.sending;
     const seen = moment(this.result, seconds);
-    this.player.show({ seconds, playing, ready: !this.asking && (this.result !== null || !sending) });
+    const words = this.words({ seconds, playing, sending });
+    this.player.show({ seconds, playing, words, ready: !this.asking && (this.result !== null || !sending) });
     this.stage.show(seen, { simulated: this.result?.simulated ?? !sending, deadline: this.inputs?.deadline_ms, complete: this.result !== null, drawn: this.drawn });
     this.sending.hidden = !sending;
     this.send.disabled = this.asking != null;
     this.export.disabled = this.result === null;
-    say(this.state, this.words({ seconds, playing, sending }));
     this.baseline.show(this.capture(), seconds);
   }
 

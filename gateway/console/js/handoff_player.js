@@ -20,6 +20,7 @@ export class Player {
     this.next = button("Next gate", ICONS.next, act.next);
     this.restart = button("Restart", ICONS.restart, act.restart);
     this.clock = h("span", { class: "handoff-clock number", role: "timer", "aria-label": "Time" });
+    this.state = h("span", { class: "badge plain", role: "status" });
     this.slider = h("input", { type: "range", min: 0, max: END, step: 1, value: 0, "aria-label": "Timeline, in seconds", on: { input: () => act.seek(Number(this.slider.value)) } });
     this.speeds = h(
       "fieldset",
@@ -33,14 +34,15 @@ export class Player {
     this.element = h(
       "div",
       { class: "handoff-player", role: "group", "aria-label": "Timeline" },
-      h("div", { class: "row" }, this.play, this.next, this.restart, h("span", { class: "grow" }), this.clock, this.speeds),
+      h("div", { class: "row" }, this.play, this.next, this.restart, h("span", { class: "grow" }), this.state, this.clock, this.speeds),
       h("div", { class: "handoff-track" }, this.slider, h("div", { class: "handoff-ticks number", "aria-hidden": "true" }, ticks)),
     );
     this.shown = null;
   }
 
-  /** Show where things stand; `ready`: there is something to play, or can be. */
-  show({ seconds, playing, ready }) {
+  /** Show where things stand, in `words` too; `ready`: there is something to play, or can be. */
+  show({ seconds, playing, ready, words }) {
+    say(this.state, words);
     const whole = Math.floor(seconds);
     if (document.activeElement !== this.slider || Number(this.slider.value) !== whole) this.slider.value = seconds;
     this.slider.setAttribute("aria-valuetext", `${whole} of ${END} seconds, ${where(seconds)}`);

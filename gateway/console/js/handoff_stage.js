@@ -28,6 +28,7 @@ export class Stage {
     this.said = h("p", { class: "unseen", role: "status" });
     this.at = h("span", { class: "muted number" });
     this.gates = card("Gates", null, h("ol", { class: "handoff-gates" }, this.rows.map(({ element }) => element)), this.said);
+    this.gates.classList.add("handoff-gates-card");
     this.moment = card("At this moment", this.at, this.note, this.facts);
     this.exchange = h("div", { class: "handoff-exchange" }, card("Request", null, this.request), card("Response", null, this.response));
     this.key = "";
@@ -45,6 +46,12 @@ export class Stage {
     fill(this.request, asked(seen, complete));
     fill(this.response, answered(seen, { simulated, deadline, complete }));
     say(this.said, spoken(seen));
+  }
+
+  /** Bring the gates into sight where they stand below the inputs, unless some of them is. */
+  come() {
+    const { top, bottom } = this.gates.getBoundingClientRect();
+    if (top > innerHeight - 120 || bottom < 0) this.gates.scrollIntoView({ block: "start" });
   }
 
   remark(seen) {
