@@ -1,9 +1,4 @@
-"""The demo agent's life at a gateway: it listens, registers, sends heartbeats, and takes its leave.
-
-What an agent has to do to stay registered is `Membership`: register; send a heartbeat well within the TTL;
-register again when the gateway says 400, because it has forgotten the agent; wait longer and longer while the
-gateway cannot be reached.
-"""
+"""The demo agent's life at a gateway: it listens, is kept registered, and says what becomes of that."""
 
 from __future__ import annotations
 
@@ -13,20 +8,16 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import httpx
 import uvicorn
 
-from gateway.demo_agent import EchoAgent, Json, as_asgi, card
+from gateway.demo_agent import EchoAgent, as_asgi, card
 from gateway.errors import StartError
 from gateway.server import BindError, bind
+from registry.client import Change, Membership, State
 
-_FIRST_PAUSE = 0.1  # seconds between attempts, doubled after each
-_LONGEST_PAUSE = 5.0
-_LONGEST_BEAT = 60.0  # seconds between heartbeats, whatever the TTL
-_ANSWER_TIME = 10.0  # seconds the gateway has for an answer
 _LEAVE_TIME = 2.0  # seconds for taking leave; the TTL clears up otherwise
 
 Say = Callable[[str], None]
@@ -98,26 +89,18 @@ async def serve(
         uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1)
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    shown = {"Authorization": f"Bearer {demo.token}"} if demo.token else {}
-    async with httpx.AsyncClient(
-        base_url=demo.gateway, headers=shown, trust_env=False, timeout=_ANSWER_TIME
-    ) as client:
-        membership = Membership(demo, {"agent_id": demo.agent_id, **agent_card}, client, say)
-        await _until(stop, membership.stay())
-        if leave:
-            await membership.leave()
+    membership = Membership(
+        demo.gateway,
+        agent_card,
+        agent_id=demo.agent_id,
+        token=demo.token or None,
+        told=_Saying(demo, url, say),
+        leave_seconds=_LEAVE_TIME if leave else 0,
+    )
+    async with membership:
+        await stop.wait()
     server.should_exit = True
     await serving
-
-
-async def _until(stop: asyncio.Event, work: Coroutine[object, object, None]) -> None:
-    """Runs `work` until `stop` is set."""
-    running, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
-    for task in (running, stopped):
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
 
 
 class _Server(uvicorn.Server):
@@ -140,82 +123,31 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-class Refused(Exception):
-    """The gateway does not take the agent; its text says why."""
+class _Saying:
+    """Says what has become of the registration, in whole sentences."""
 
-
-class Membership:
-    """Keeps one agent registered at one gateway."""
-
-    def __init__(self, demo: Demo, document: Json, client: httpx.AsyncClient, say: Say) -> None:
+    def __init__(self, demo: Demo, url: str, say: Say) -> None:
         self._demo = demo
-        self._document = document
-        self._client = client
+        self._url = url
         self._say = say
-        self._said = ""
-        self._pause = _FIRST_PAUSE
+        self._welcomed = False
 
-    async def stay(self) -> None:
-        """Registers and stays registered, until cancelled."""
-        while True:
-            try:
-                await self._register()
-                await self._beat_until_forgotten()
-                self._tell(f"{self._demo.gateway} has forgotten the demo agent; registering again")
-            except httpx.HTTPError as error:
-                self._tell(f"{self._demo.gateway} cannot be reached ({type(error).__name__}); trying again")
-            except Refused as refusal:
-                self._tell(f"{self._demo.gateway} refuses the demo agent: {refusal}; trying again")
-            await asyncio.sleep(self._pause)
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-    async def leave(self) -> None:
-        """Deregisters, if the gateway is there to hear it."""
-        try:
-            await self._client.delete(f"/agents/{self._demo.agent_id}", timeout=_LEAVE_TIME)
-        except httpx.HTTPError:
-            self._tell(f"{self._demo.gateway} cannot be reached to deregister; the registration will expire")
-
-    async def _register(self) -> None:
-        response = await self._client.post("/agents/register", json=self._document)
-        if response.status_code != 200:
-            raise Refused(_reason(response))
-        self._tell(welcome(self._demo, self._document["url"]))
-
-    async def _beat_until_forgotten(self) -> None:
-        """Sends heartbeats, three in a TTL; returns when the gateway does not know the agent any more."""
-        while True:
-            response = await self._client.post("/agents/heartbeat", json={"agent_id": self._demo.agent_id})
-            if response.status_code == 400:
-                return
-            if response.status_code != 200:
-                raise Refused(_reason(response))
-            ttl = _ttl(response)
-            self._pause = _FIRST_PAUSE
-            await asyncio.sleep(min(ttl / 3, _LONGEST_BEAT))
-
-    def _tell(self, text: str) -> None:
-        """Says something, but not the same thing twice in a row."""
-        if text != self._said:
-            self._said = text
-            self._say(text)
+    def __call__(self, change: Change) -> None:
+        if change.state is State.REGISTERED and self._welcomed:
+            self._say(f"The demo agent is registered at {change.gateway}")
+        elif change.state is State.REGISTERED:
+            self._welcomed = True
+            self._say(welcome(self._demo, self._url))
+        elif change.state in _SENTENCES:
+            self._say(_SENTENCES[change.state].format(change))
 
 
-def _ttl(response: httpx.Response) -> float:
-    try:
-        return float(response.json()["ttl_seconds"])
-    except (ValueError, KeyError, TypeError):
-        raise Refused("its answer to a heartbeat has no ttl_seconds") from None
-
-
-def _reason(response: httpx.Response) -> str:
-    """What a REST error of the gateway says (contract 5.1), in one line."""
-    try:
-        body = response.json()
-        details = "; ".join(f"{detail['field']}: {detail['message']}" for detail in body.get("details", ()))
-        return f"{body['error']} ({details})" if details else str(body["error"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return f"HTTP {response.status_code}"
+_SENTENCES: Mapping[State, str] = {
+    State.UNAVAILABLE: "{0.gateway} is not available ({0.reason}); trying again",
+    State.FORGOTTEN: "{0.gateway} has forgotten the demo agent; registering again",
+    State.REFUSED: "{0.gateway} refuses the demo agent: {0.reason}; trying again",
+    State.LINGERING: "{0.gateway} cannot be told that the demo agent leaves ({0.reason}); the registration will expire",
+}
 
 
 def welcome(demo: Demo, url: str) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import (
     CancelTaskRequest,
@@ -32,61 +31,8 @@ from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, Unsuppor
 from gateway import demo
 from gateway.demo_agent import EchoAgent, as_asgi, card
 from gateway.errors import StartError
+from tests.fakes.registrar import Registrar, serving
 from tests.fakes.running import running as gateway_running
-
-
-class Gateway:
-    """A gateway as far as an agent sees it: the registry's routes, and answers that the test can change."""
-
-    def __init__(self) -> None:
-        self.heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self.ttl: Any = 300
-        self.known = False
-        self.refusal: tuple[int, Any] | None = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            body += message["body"]
-            if not message["more_body"]:
-                break
-        status, answer = self._answer(scope["path"])
-        self.heard.put_nowait((f"{scope['method']} {scope['path']}", json.loads(body or b"null")))
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
-
-    def _answer(self, path: str) -> tuple[int, Any]:
-        if self.refusal is not None:
-            return self.refusal
-        if path == "/agents/register":
-            self.known = True
-            return 200, {}
-        if not self.known:
-            return 400, {"error": "agent not found"}
-        return 200, {"ok": True, "ttl_seconds": self.ttl}
-
-    async def hears(self) -> tuple[str, Any]:
-        return await asyncio.wait_for(self.heard.get(), 10)
-
-
-class Server(uvicorn.Server):
-    @asynccontextmanager
-    async def running(self, listener: socket.socket) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._serve(sockets=[listener]))
-        try:
-            yield
-        finally:
-            self.should_exit = True
-            await task
-
-
-@asynccontextmanager
-async def serving(app: Any, listener: socket.socket | None = None) -> AsyncIterator[str]:
-    listener = listener or socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=1)
-    async with Server(config).running(listener):
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @asynccontextmanager
@@ -102,7 +48,7 @@ async def running(gateway_url: str, say: demo.Say, *, leave: bool = True) -> Asy
 
 async def test_it_registers_sends_heartbeats_and_deregisters() -> None:
     """Contract 5.1 to 5.3."""
-    gateway, said = Gateway(), list[str]()
+    gateway, said = Registrar(), list[str]()
     gateway.ttl = 0.03
     async with serving(gateway) as url:
         async with running(url, said.append):
@@ -119,7 +65,7 @@ async def test_it_registers_sends_heartbeats_and_deregisters() -> None:
 
 async def test_it_registers_again_when_it_has_been_forgotten() -> None:
     """Contract 5.2: 400 to a heartbeat means that the agent must register again."""
-    gateway = Gateway()
+    gateway = Registrar()
     gateway.ttl = 0.03
     async with serving(gateway) as url, running(url, [].append):
         await gateway.hears()
@@ -131,13 +77,13 @@ async def test_it_registers_again_when_it_has_been_forgotten() -> None:
 
 
 async def test_it_waits_for_a_gateway_that_is_not_there_and_survives_its_restart() -> None:
-    gateway, said = Gateway(), asyncio.Queue[str]()
+    gateway, said = Registrar(), asyncio.Queue[str]()
     gateway.ttl = 0.03
     with socket.create_server(("127.0.0.1", 0)) as claim:
         port = claim.getsockname()[1]
     async with running(f"http://127.0.0.1:{port}", said.put_nowait):
         for _ in range(2):
-            while "cannot be reached" not in await asyncio.wait_for(said.get(), 10):
+            while "is not available" not in await asyncio.wait_for(said.get(), 10):
                 pass
             async with serving(gateway, socket.create_server(("127.0.0.1", port))):
                 gateway.known = False
@@ -145,23 +91,23 @@ async def test_it_waits_for_a_gateway_that_is_not_there_and_survives_its_restart
                     pass
                 assert (await gateway.hears())[0] == "POST /agents/heartbeat"
     rest = [said.get_nowait() for _ in range(said.qsize())]
-    assert "cannot be reached to deregister" in rest[-1]
+    assert "the registration will expire" in rest[-1]
 
 
 @pytest.mark.parametrize(
     ("refusal", "reason"),
     [
-        ((409, {"error": "the registry is full"}), "the registry is full"),
+        ((409, {"error": "the registry is full"}), "HTTP 409: the registry is full"),
         (
             (400, {"error": "invalid", "details": [{"field": "url", "message": "address not allowed"}]}),
-            "invalid (url: address not allowed)",
+            "HTTP 400: invalid (url: address not allowed)",
         ),
-        ((502, "?"), "HTTP 502"),
-        ((200, {}), "its answer to a heartbeat has no ttl_seconds"),
+        ((402, "?"), "HTTP 402"),
+        ((200, {}), "the answer to a heartbeat has no ttl_seconds: is this a gateway?"),
     ],
 )
 async def test_it_says_once_why_it_is_refused_and_keeps_trying(refusal: tuple[int, Any], reason: str) -> None:
-    gateway, said = Gateway(), list[str]()
+    gateway, said = Registrar(), list[str]()
     gateway.refusal = refusal
     async with serving(gateway) as url, running(url, said.append, leave=False):
         for _ in range(4):
@@ -181,7 +127,7 @@ async def test_a_port_in_use_is_one_clear_line() -> None:
 
 
 async def test_in_a_thread_it_serves_and_ends_with_the_block() -> None:
-    gateway, said = Gateway(), list[str]()
+    gateway, said = Registrar(), list[str]()
     async with serving(gateway) as url:
         with demo.beside(demo.Demo("demo", url), said.append):
             _, document = await gateway.hears()
@@ -194,7 +140,7 @@ async def test_in_a_thread_it_serves_and_ends_with_the_block() -> None:
 
 
 async def test_the_process_deregisters_on_sigterm_and_ends_with_0() -> None:
-    gateway = Gateway()
+    gateway = Registrar()
     async with serving(gateway) as url:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
