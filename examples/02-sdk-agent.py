@@ -1,21 +1,17 @@
 """An agent made with the official a2a-sdk that registers itself at the gateway and stays registered.
 
-    pip install 'a2a-sdk[http-server]>=1.3,<1.4' uvicorn
+    pip install vitalgate 'a2a-sdk[http-server]>=1.3,<1.4'
     make run                                # in another terminal: a gateway on 127.0.0.1:9090
     python examples/02-sdk-agent.py         # GATEWAY_URL=http://host:port for another one
 
-`stay_registered` is the part to copy: it sends heartbeats three times per TTL, registers again when the gateway
-does not know the agent any more, and keeps trying while the gateway is away. Ctrl-C deregisters.
+`Membership` is what keeps it registered: it sends heartbeats, registers again when the gateway does not know the
+agent any more, and keeps trying while the gateway is away. Ctrl-C deregisters. See docs/agents.md.
 Then call it: `python examples/03-sdk-client.py sdk-echo hello`.
 """
 
-import asyncio
-import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator
 
-import httpx
 import uvicorn
 from a2a.helpers import new_task_from_user_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -24,8 +20,9 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
-from google.protobuf.json_format import MessageToDict
 from starlette.applications import Starlette
+
+from registry.client import Membership
 
 GATEWAY = os.environ.get("GATEWAY_URL", "http://127.0.0.1:9090")
 AGENT_ID = "sdk-echo"
@@ -61,52 +58,16 @@ def agent_card(url: str) -> AgentCard:
     )
 
 
-async def stay_registered(gateway: httpx.AsyncClient, document: dict) -> None:
-    """Runs until cancelled. `document` is the agent card with `agent_id` and `url` added."""
-    while True:
-        try:
-            await register(gateway, document)
-            await beat_until_forgotten(gateway, document["agent_id"])
-            print("the gateway has forgotten us: registering again", flush=True)
-        except httpx.HTTPError as error:
-            print(f"the gateway cannot be reached or refuses ({error!r}): trying again", flush=True)
-            await asyncio.sleep(2)
-
-
-async def register(gateway: httpx.AsyncClient, document: dict) -> None:
-    answer = await gateway.post("/agents/register", json=document)
-    if answer.is_error:  # the body names everything that is wrong with the card
-        raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
-    print(f"registered as {document['agent_id']}: call {gateway.base_url}a2a/{document['agent_id']}", flush=True)
-
-
-async def beat_until_forgotten(gateway: httpx.AsyncClient, agent_id: str) -> None:
-    while True:
-        answer = await gateway.post("/agents/heartbeat", json={"agent_id": agent_id})
-        if answer.status_code == 400:  # expired or deregistered
-            return
-        answer.raise_for_status()
-        await asyncio.sleep(answer.json()["ttl_seconds"] / 3)
-
-
 def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     card = agent_card(url)
     handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore(), agent_card=card)
 
-    @contextlib.asynccontextmanager
-    async def registered(_: Starlette) -> AsyncIterator[None]:
-        document = {**MessageToDict(card), "agent_id": AGENT_ID, "url": url}
-        async with httpx.AsyncClient(base_url=GATEWAY) as gateway:
-            membership = asyncio.create_task(stay_registered(gateway, document))
-            yield
-            membership.cancel()
-            with contextlib.suppress(httpx.HTTPError):  # it would expire all the same
-                await gateway.delete(f"/agents/{AGENT_ID}")
-
+    # The gateway finds the agent at the card's first JSON-RPC interface. `told` gets every change.
+    membership = Membership(GATEWAY, card, agent_id=AGENT_ID, told=lambda change: print(change, flush=True))
     routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True)]
-    config = uvicorn.Config(Starlette(routes=routes, lifespan=registered), log_level="warning")
+    config = uvicorn.Config(Starlette(routes=routes, lifespan=membership.lifespan), log_level="warning")
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -1,20 +1,16 @@
 """A streaming agent made with the official a2a-sdk: it says the message's words, one after the other.
 
-    pip install 'a2a-sdk[http-server]>=1.3,<1.4' uvicorn
+    pip install vitalgate 'a2a-sdk[http-server]>=1.3,<1.4'
     make run                                    # in another terminal: a gateway on 127.0.0.1:9090
     python examples/05-streaming-a2a/agent.py   # GATEWAY_URL=http://host:port for another one
 
-PAUSE_SECONDS is the time between words. Then: `python examples/05-streaming-a2a/client.py`. How an agent stays
-registered through everything is in `02-sdk-agent.py`; this one does the minimum.
+PAUSE_SECONDS is the time between words. Then: `python examples/05-streaming-a2a/client.py`.
 """
 
 import asyncio
-import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator
 
-import httpx
 import uvicorn
 from a2a.helpers import new_task_from_user_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -23,8 +19,9 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
-from google.protobuf.json_format import MessageToDict
 from starlette.applications import Starlette
+
+from registry.client import Membership
 
 GATEWAY = os.environ.get("GATEWAY_URL", "http://127.0.0.1:9090")
 PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "0.5"))
@@ -72,31 +69,16 @@ def agent_card(url: str) -> AgentCard:
     )
 
 
-async def stay_registered(document: dict) -> None:
-    async with httpx.AsyncClient(base_url=GATEWAY) as gateway:
-        (await gateway.post("/agents/register", json=document)).raise_for_status()
-        print(f"registered as {AGENT_ID}: stream from {GATEWAY}/a2a/{AGENT_ID}", flush=True)
-        while True:
-            answer = await gateway.post("/agents/heartbeat", json={"agent_id": AGENT_ID})
-            await asyncio.sleep(answer.raise_for_status().json()["ttl_seconds"] / 3)
-
-
 def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     card = agent_card(url)
     handler = DefaultRequestHandler(agent_executor=Words(), task_store=InMemoryTaskStore(), agent_card=card)
 
-    @contextlib.asynccontextmanager
-    async def registered(_: Starlette) -> AsyncIterator[None]:
-        document = {**MessageToDict(card), "agent_id": AGENT_ID, "url": url}
-        membership = asyncio.create_task(stay_registered(document))
-        yield
-        membership.cancel()
-
+    membership = Membership(GATEWAY, card, agent_id=AGENT_ID, told=lambda change: print(change, flush=True))
     routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True)]
     config = uvicorn.Config(
-        Starlette(routes=routes, lifespan=registered), log_level="warning", timeout_graceful_shutdown=1
+        Starlette(routes=routes, lifespan=membership.lifespan), log_level="warning", timeout_graceful_shutdown=1
     )
     uvicorn.Server(config).run(sockets=[listener])
 

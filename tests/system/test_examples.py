@@ -88,7 +88,7 @@ async def test_sdk_agent_and_sdk_client(tmp_path: Path) -> None:
         agent = [PYTHON, EXAMPLES / "02-sdk-agent.py"]
         client = [PYTHON, EXAMPLES / "03-sdk-client.py", "sdk-echo", "Grüße"]
         async with running(*agent, **environment) as (lines, process):
-            assert "registered as sdk-echo" in await lines.reach(1, 30)
+            assert await lines.reach(1, 30) == f"agent sdk-echo at {gateway.api}: registered"
             output = await run(client, environment=environment)
             assert output == (
                 f"SDK echo: protocol 1.0 at {gateway.base('sdk-echo')}\ntask TASK_STATE_COMPLETED: Grüße\n"
@@ -96,8 +96,8 @@ async def test_sdk_agent_and_sdk_client(tmp_path: Path) -> None:
             await kept_alive(gateway, "sdk-echo", seconds=1)
             assert len(lines) == 1
             await gateway.http.delete("/agents/sdk-echo")
-            assert "forgotten" in await lines.reach(2)
-            assert "registered as sdk-echo" in await lines.reach(3)
+            assert (await lines.reach(2)).endswith(": forgotten")
+            assert (await lines.reach(3)).endswith(": registered")
             assert (await gateway.http.get("/agents/sdk-echo")).status_code == 200
             process.send_signal(signal.SIGTERM)
             await asyncio.wait_for(process.wait(), 10)
@@ -122,7 +122,23 @@ async def test_sdk_agent_waits_for_a_gateway_that_is_away() -> None:
             lines,
             _,
         ):
-            assert "cannot be reached" in await lines.reach(1, 30)
+            assert ": unavailable (ConnectError" in await lines.reach(1, 30)
+
+
+async def test_plain_agent(tmp_path: Path) -> None:
+    """The curl command in its header works, and Ctrl-C takes its leave."""
+    agent = EXAMPLES / "08-plain-agent.py"
+    body = re.search(r"-d '(.*?)'", agent.read_text(), re.DOTALL)
+    assert body is not None
+    async with GatewayProcess(tmp_path) as gateway:
+        async with running(PYTHON, agent, GATEWAY_URL=gateway.api) as (lines, process):
+            assert await lines.reach(1, 30) == f"agent plain-shout at {gateway.api}: registered"
+            answer = await gateway.call("plain-shout", body[1].encode())
+            assert answer.json()["result"]["parts"] == [{"kind": "text", "text": "HELLO"}]
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.wait_for(process.wait(), 10) == 0
+            assert (await lines.reach(2)).endswith(": left")
+        assert (await gateway.http.get("/agents/plain-shout")).status_code == 404
 
 
 async def test_sdk_client_says_what_is_wrong(tmp_path: Path) -> None:
@@ -136,7 +152,7 @@ async def test_streaming_a2a(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path) as gateway:
         environment = {"GATEWAY_URL": gateway.api, "PAUSE_SECONDS": "0.05"}
         async with running(PYTHON, STREAMING / "agent.py", **environment) as (lines, _):
-            assert "registered as sdk-words" in await lines.reach(1, 30)
+            assert (await lines.reach(1, 30)).endswith(": registered")
             client = [PYTHON, STREAMING / "client.py", "sdk-words", "one two three"]
             output = await run(client, environment=environment)
     task, working, *words, completed = output.splitlines()
