@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Iterator, Set
 from contextlib import contextmanager
 from typing import Literal, TypeAlias, TypeVar
 
-from registry.agent import Agent, Lease, Registration
+from registry.agent import Agent, Lease, Registration, is_agent_id
 from registry.card import read_agent_id, read_card
 from registry.clock import Clock
 from registry.errors import Forbidden, Full, Invalid, NotFound, StoreUnavailable
+from registry.lookups import Lookups
 from registry.stores import Store
-from registry.stores.ledger import Change, Gone
+from registry.stores.ledger import Change, Found, Gone, Lost, News
 from registry.url import Url
 
 Kind: TypeAlias = Literal["registered", "replaced", "removed", "expired"]
@@ -85,6 +86,7 @@ class Registry:
         self._out_since = math.inf
         self._retry_at = -math.inf
         self._sweeper: asyncio.Task[None] | None = None
+        self._lookups = Lookups(store.get, self._monotonic)
 
     async def start(self) -> None:
         """Opens the store; the agents found there get one TTL to be heard of.
@@ -106,6 +108,7 @@ class Registry:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
+        self._lookups.close()
         await self._store.close()
 
     def on_change(self, callback: Callable[[Kind, str], None]) -> None:
@@ -134,6 +137,19 @@ class Registry:
         """The live agent with this id, and its lease."""
         registration = self._registrations.get(agent_id)
         return registration if registration is not None and self.resolve(agent_id) is not None else None
+
+    async def find(self, agent_id: str) -> Registration | None:
+        """The same, after asking the store if others share it and nothing is known here (yet).
+
+        What one node has answered is true on all of them at once. Takes a second at most.
+        """
+        if self.resolve(agent_id) is None and self.may_be_elsewhere(agent_id):
+            await self._lookups.look(agent_id)
+        return self.get(agent_id)
+
+    def may_be_elsewhere(self, agent_id: str) -> bool:
+        """Whether an agent that is not known here may be in the store: then `find` asks."""
+        return self._store.remote and self.store_available and is_agent_id(agent_id)
 
     def list(
         self, *, skill_tags: Set[str] = frozenset(), query: str = "", limit: int | None = None
@@ -258,17 +274,28 @@ class Registry:
 
     # -- the store: following its changes, and living through its outages
 
-    def _follow(self, change: Change) -> None:
+    def _follow(self, news: News) -> None:
+        if isinstance(news, Lost):
+            self._lost(news.since, news.reason)
+        elif isinstance(news, Found):
+            self._found()
+        else:
+            self._take(news)
+
+    def _take(self, change: Change) -> None:
         before = self._registrations.get(change.agent_id)
         if isinstance(change, Gone):
             self._registrations.pop(change.agent_id, None)
-            self._tell_gone(change.kind, change.agent_id)
+            if change.kind == "expired" and not change.elsewhere:
+                self._count("expire", "ok")
+            self._tell(change.kind, change.agent_id)
             return
         self._registrations[change.agent_id] = change.registration
         if change.kind == "renewed":
             return
         if change.kind == "registered" and before is not None:
-            self._tell_gone("expired", change.agent_id)
+            self._count("expire", "ok")
+            self._tell("expired", change.agent_id)
         if change.kind == "replaced" and before is not None and before.agent.owner is None:
             self._note_claim(change.registration.agent)
         self._tell(change.kind, change.agent_id)
@@ -276,11 +303,6 @@ class Registry:
     def _note_claim(self, agent: Agent) -> None:
         if agent.owner is not None:
             _log.warning("agent %s, which had no owner, now belongs to %r", agent.agent_id, agent.owner)
-
-    def _tell_gone(self, kind: Literal["removed", "expired"], agent_id: str) -> None:
-        if kind == "expired":
-            self._count("expire", "ok")
-        self._tell(kind, agent_id)
 
     def _tell(self, kind: Kind, agent_id: str) -> None:
         for callback in self._listeners:
@@ -294,11 +316,19 @@ class Registry:
         try:
             return await operation()
         except StoreUnavailable as error:
-            if self._out_since == math.inf:
-                self._out_since = self._monotonic()
-                _log.error("the registry store is out, nothing expires until it is back: %s", error)
-            self._retry_at = self._monotonic() + RETRY_SECONDS
+            self._lost(self._monotonic(), str(error))
             raise
+
+    def _lost(self, since: float, reason: str) -> None:
+        if self._out_since == math.inf:
+            _log.error("the registry store is out, nothing expires until it is back: %s", reason)
+        self._out_since = min(since, self._out_since)
+        self._retry_at = self._monotonic() + RETRY_SECONDS
+
+    def _found(self) -> None:
+        if self._out_since != math.inf:
+            _log.warning("the registry store is back after %.0f s", self._monotonic() - self._out_since)
+            self._out_since = math.inf
 
     async def _reconnect(self) -> None:
         """After an outage, gives every agent that was alive at its begin the time back, up to one TTL."""
@@ -309,8 +339,7 @@ class Registry:
             raise StoreUnavailable("the registry store is out")
         self._retry_at = now + RETRY_SECONDS
         await self._store.grace(self._out_since, min(now - self._out_since, self._ttl))
-        _log.warning("the registry store is back after %.0f s", now - self._out_since)
-        self._out_since = math.inf
+        self._found()
 
     @contextmanager
     def _counted(self, operation: Operation) -> Iterator[None]:

@@ -8,6 +8,10 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
+from tests.fakes.valkey import own_valkey, prefix, shared_valkey
+
+__all__ = ["own_valkey", "prefix", "shared_valkey"]
+
 #: What hangs on how the loop reports leaving and slow callers is tested on the loop that the gateway runs on.
 ON_UVLOOP = frozenset(
     (

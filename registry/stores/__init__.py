@@ -9,12 +9,14 @@ from typing import Protocol
 from registry.agent import Agent, Lease, Registration
 from registry.clock import Clock
 from registry.errors import StoreError
-from registry.stores.ledger import Change
+from registry.stores.ledger import News
 from registry.stores.memory import MemoryStore
 from registry.stores.sqlite import SqliteStore
 
 _SQLITE = "sqlite:///"
-_REDIS = ("redis:", "rediss:", "redis+sentinel:")
+_REDIS = ("redis://", "rediss://", "redis+sentinel://")
+DEFAULT_PREFIX = "_AGENTS_."
+"""What the names of the registry's keys in Redis begin with (contract 4)."""
 
 
 class Store(Protocol):
@@ -24,8 +26,15 @@ class Store(Protocol):
     in every rule.
     """
 
-    def watch(self, listener: Callable[[Change], None]) -> None:
-        """Sets who hears of changes: called on the event loop, in order, before the operation returns."""
+    @property
+    def remote(self) -> bool:
+        """Whether other nodes share it, so that `get` may know what was not told yet."""
+
+    def watch(self, listener: Callable[[News], None]) -> None:
+        """Sets who hears of changes: called on the event loop, in order, before the operation returns.
+
+        A remote store also tells what other nodes did, and by itself when it is lost and found.
+        """
 
     async def open(self, ttl_seconds: float) -> None:
         """Makes the store ready; agents of an earlier run get leases of one TTL.
@@ -60,7 +69,7 @@ class Store(Protocol):
         """
 
     async def expire(self, lease: Lease) -> bool:
-        """Takes the agent out if this is still its lease; False if it was heard of since, or is gone.
+        """Takes the agent out if this is still its lease, and over; False if it was heard of since, or is gone.
 
         Raises:
             StoreUnavailable: not now.
@@ -69,12 +78,18 @@ class Store(Protocol):
     async def grace(self, alive_at: float, seconds: float) -> None:
         """After an outage: no lease that ran at `alive_at` (monotonic) ends sooner than in this many seconds.
 
+        A remote store does so by itself, if no node could reach it, and for a whole TTL.
+
         Raises:
             StoreUnavailable: the outage goes on: the store takes no writes.
         """
 
     async def get(self, agent_id: str) -> Registration | None:
-        """What is kept under the id, expired or not."""
+        """What is kept under the id, expired or not.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
 
     async def list(self) -> list[Registration]:
         """Everything that is kept, expired or not."""
@@ -83,8 +98,13 @@ class Store(Protocol):
         """Lets go of everything; may be called twice, and after a failed `open`."""
 
 
-def open_store(url: str, clock: Clock | None = None) -> Store:
+def open_store(url: str, clock: Clock | None = None, *, key_prefix: str = DEFAULT_PREFIX) -> Store:
     """The store for a ``registry.url`` (contract 4); nothing is touched before its `open`.
+
+    Args:
+        url: what kind, and where.
+        clock: the one the registry has.
+        key_prefix: what the names of all keys begin with, in Redis.
 
     Raises:
         StoreError: no such kind of store.
@@ -95,8 +115,10 @@ def open_store(url: str, clock: Clock | None = None) -> Store:
     if url.startswith(_SQLITE) and (file := url.removeprefix(_SQLITE)) and file.isprintable():
         return SqliteStore(_path(file), clock)
     if url.startswith(_REDIS):
-        raise StoreError("registry.url: Redis is not available in this version; use sqlite:///FILE or memory://")
-    raise StoreError("registry.url: must be memory:// or sqlite:///FILE")
+        from registry.stores.redis.store import RedisStore  # slow to import, and not needed by most
+
+        return RedisStore(url, key_prefix, clock)
+    raise StoreError("registry.url: must be memory://, sqlite:///FILE or a redis:// URL")
 
 
 def _path(file: str) -> Path:

@@ -26,13 +26,28 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An agent was "removed" (deregistered), or "expired" and swept."""
+    """An agent was "removed" (deregistered), or "expired" and swept; `elsewhere`: by another node."""
 
     kind: Literal["removed", "expired"]
     agent_id: str
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The store cannot be reached; the last contact was at `since` (monotonic)."""
+
+    since: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The store is back, and what it holds has been told."""
 
 
 Change: TypeAlias = Kept | Gone
+News: TypeAlias = Change | Lost | Found
 
 
 class Ledger:
@@ -102,9 +117,9 @@ class Ledger:
         return Gone("removed", agent_id)
 
     def expire(self, lease: Lease) -> Gone | None:
-        """Takes an agent out that still has this very lease; None if it was heard of since, or is gone."""
+        """Takes an agent out whose very lease this is, and is over; None if it was heard of since, or is gone."""
         current = self._registrations.get(lease.agent_id)
-        if current is None or current.lease.number != lease.number:
+        if current is None or current.lease.number != lease.number or self._clock.monotonic() < lease.ends:
             return None
         return Gone("expired", lease.agent_id)
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from registry.agent import Agent, Lease, Registration
 from registry.clock import Clock
-from registry.stores.ledger import Change, Gone, Kept, Ledger
+from registry.stores.ledger import Gone, Kept, Ledger, News
 
 Decision = TypeVar("Decision", Kept, Gone, Kept | None, Gone | None)
 
@@ -15,11 +15,13 @@ Decision = TypeVar("Decision", Kept, Gone, Kept | None, Gone | None)
 class MemoryStore:
     """The contract of `registry.stores.Store` over a dict."""
 
+    remote = False
+
     def __init__(self, clock: Clock) -> None:
         self._ledger = Ledger(clock)
-        self._listener: Callable[[Change], None] = lambda change: None
+        self._listener: Callable[[News], None] = lambda change: None
 
-    def watch(self, listener: Callable[[Change], None]) -> None:
+    def watch(self, listener: Callable[[News], None]) -> None:
         """See `Store.watch`."""
         self._listener = listener
 

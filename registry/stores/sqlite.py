@@ -22,7 +22,7 @@ from registry.agent import Agent, Lease, Registration
 from registry.card import read_card
 from registry.clock import Clock
 from registry.errors import Invalid, StoreError, StoreUnavailable
-from registry.stores.ledger import Change, Gone, Kept, Ledger
+from registry.stores.ledger import Change, Gone, Kept, Ledger, News
 
 APPLICATION_ID = int.from_bytes(b"vtlg")
 FORMAT = 1
@@ -57,15 +57,17 @@ Decision = TypeVar("Decision", Kept, Gone, Kept | None, Gone | None)
 class SqliteStore:
     """The contract of `registry.stores.Store` over a file."""
 
+    remote = False
+
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._ledger = Ledger(clock)
-        self._listener: Callable[[Change], None] = lambda change: None
+        self._listener: Callable[[News], None] = lambda change: None
         self._thread: ThreadPoolExecutor | None = None
         self._file: _File | None = None
 
-    def watch(self, listener: Callable[[Change], None]) -> None:
+    def watch(self, listener: Callable[[News], None]) -> None:
         """See `Store.watch`."""
         self._listener = listener
 

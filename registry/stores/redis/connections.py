@@ -118,11 +118,16 @@ class Connections:
         connection = self._made()
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
-            subscription = Subscription(connection)
-            await subscription.join(channels)
-            yield subscription
-        except _FOREIGN as error:
-            raise translated(error) from error
+            await connection.send_command("SUBSCRIBE", *channels)
+            for _ in channels:
+                await connection.read_response()
+        except BaseException as error:
+            await connection.disconnect(nowait=True)
+            if isinstance(error, _FOREIGN):
+                raise translated(error) from error
+            raise
+        try:
+            yield Subscription(connection)
         finally:
             await connection.disconnect(nowait=True)
 
@@ -165,19 +170,20 @@ class Subscription:
     def __init__(self, connection: AbstractConnection) -> None:
         self._connection = connection
 
-    async def join(self, channels: Sequence[str]) -> None:
-        """Listens to these from now on."""
-        await self._connection.send_command("SUBSCRIBE", *channels)
-        for _ in channels:
-            await self._connection.read_response()
-
     async def ask(self) -> None:
         """Makes the server say something, so that silence has a meaning."""
         await self._connection.send_command("PING")
 
     async def next(self) -> tuple[bytes, bytes] | None:
-        """The next message as channel and data; None for an answer to `ask`."""
-        answer = await self._connection.read_response()
+        """The next message as channel and data; None for an answer to `ask`.
+
+        Raises:
+            StoreUnavailable: translated.
+        """
+        try:
+            answer = await self._connection.read_response()
+        except _FOREIGN as error:
+            raise translated(error) from error
         if not isinstance(answer, list) or answer[0] != b"message":
             return None
         return answer[1], answer[2]

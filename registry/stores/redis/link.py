@@ -113,7 +113,7 @@ class Link:
             async with asyncio.timeout(2 * self._timeout):
                 await self._check_server()
                 await self._sync()
-                token, form = await self._run(_IDENTIFY, (secrets.token_hex(8),), token="")
+                token, form = await self._run(_IDENTIFY, (self.new_token(),), token="")
         except (StoreUnavailable, TimeoutError) as error:
             await self.close()
             raise StoreError(f"registry store {self.shown}: {str(error) or 'no answer in time'}") from error
@@ -139,6 +139,11 @@ class Link:
             task.cancel()
             await asyncio.wait([task])
         await self._connections.close()
+
+    @staticmethod
+    def new_token() -> str:
+        """A name for a data set."""
+        return secrets.token_hex(8)
 
     def on_replaced(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Calls back when the server's data turned out to be another set: put back what this node knows.
@@ -330,7 +335,7 @@ class Link:
 
     async def _put_back(self) -> None:
         async with asyncio.timeout(self._timeout):
-            token, _ = await self._run(_IDENTIFY, (secrets.token_hex(8),), token="")
+            token, _ = await self._run(_IDENTIFY, (self.new_token(),), token="")
         self._token = token.decode()
         _log.warning("registry store %s was emptied or replaced: putting back what this node knows", self.shown)
         for callback in self._replaced:
@@ -377,10 +382,12 @@ def _micros(seconds: float) -> int:
 def _server_jumped(idea: float | None, measured: float, contact: float) -> float | None:
     """The cluster time to go on from if the server's clock jumped; None if the server is right.
 
-    `contact` is when any node last had contact; 0 if never. Nodes live by the time that it is near to. At a start
-    there is no idea: only a time before the last contact is known to be wrong.
+    `contact` is when any node last had contact; 0 if the server does not know. Nodes live by the time that it is
+    near to. At a start there is no idea: only a time before the last contact is known to be wrong.
     """
-    if not contact or abs(contact - measured) <= CONTACT_SECONDS:
+    if not contact:
+        return idea  # the server was emptied: the offset is gone with the rest
+    if abs(contact - measured) <= CONTACT_SECONDS:
         return None
     if idea is None:
         return contact if measured < contact else None

@@ -1,0 +1,240 @@
+"""The steps of the store, in Lua: each is done wholly or not at all, by the server's clock.
+
+Keys under the prefix: ``agents/{id}`` (hash: format, card, owner as JSON, registered_at, seen, ttl, number, rev),
+``leases`` (sorted set: id → end), ``store`` (hash: token, format, born, version, healed), ``gone`` (set),
+``contact``, ``clock``. All times are microseconds of cluster time. `rev` is the version of the agent's last change
+but its lease; versions and lease numbers are never below the time: none comes twice, whatever the server forgot.
+
+A message on ``discovery`` is a line (previous version, version, kind, and by kind more) and a body. Who knows
+another previous version has missed something.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from registry.stores.redis.script import Script
+
+QUIET_SECONDS: Final = 3
+"""When no node had contact for longer than this, nobody could be heard: agents get their time anew."""
+REBUILD_SECONDS: Final = 600
+"""How long a new data set takes back what nodes know of the one before."""
+
+_COMMON: Final = """
+local store, leases = p .. 'store', p .. 'leases'
+local function key(id) return p .. 'agents/' .. id end
+local function ends(id) return tonumber(redis.call('ZSCORE', leases, id) or '0') end
+local function next_version()
+  local before = redis.call('HGET', store, 'version') or '0'
+  local version = text(math.max(tonumber(before) + 1, now))
+  redis.call('HSET', store, 'version', version)
+  return before, version
+end
+local function tell(...) redis.call('PUBLISH', p .. 'discovery', table.concat({...}, ' ')) end
+local function drop(id, kind)
+  redis.call('DEL', key(id))
+  redis.call('ZREM', leases, id)
+  if now - tonumber(redis.call('HGET', store, 'born') or '0') < REBUILD then
+    redis.call('SADD', p .. 'gone', id)
+    redis.call('EXPIRE', p .. 'gone', REBUILD / 1000000)
+  end
+  local before, version = next_version()
+  tell(before, version, kind, id)
+  return version
+end
+""".replace("REBUILD", str(REBUILD_SECONDS * 1_000_000))
+
+
+def _script(name: str, source: str) -> Script:
+    return Script(name, _COMMON + source)
+
+
+#: id, card, owner, ttl, most → kind, version, rev, number, end, seen, registered_at; or "forbidden", or "full"
+PUT: Final = _script(
+    "put",
+    """
+local id, card, owner, ttl, most = a[1], a[2], a[3], a[4], tonumber(a[5])
+local had = redis.call('HMGET', key(id), 'card', 'owner', 'registered_at', 'rev', 'number')
+if not had[1] then redis.call('ZREM', leases, id) end
+local live = had[1] and ends(id) > now
+if live and had[2] ~= 'null' and had[2] ~= owner then return {'forbidden'} end
+local function others() return redis.call('ZCOUNT', leases, '(' .. text(now), '+inf') end
+local function heal()
+  if now - tonumber(redis.call('HGET', store, 'healed') or '0') < 1000000 then return end
+  redis.call('HSET', store, 'healed', text(now))
+  for _, one in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+    if redis.call('EXISTS', key(one)) == 0 then redis.call('ZREM', leases, one) end
+  end
+end
+if not live and most > 0 and others() >= most then
+  heal()
+  if others() >= most then return {'full'} end
+end
+local before, version = next_version()
+local kind, rev, registered = 'registered', version, text(now)
+if live then
+  kind, registered = 'replaced', had[3]
+  if had[1] == card and had[2] == owner then rev = had[4] end
+end
+local number = text(math.max(tonumber(version), tonumber(had[5] or '0') + 1))
+local over, seen = text(now + ttl), text(now)
+redis.call('HSET', key(id), 'format', 1, 'card', card, 'owner', owner, 'registered_at', registered, 'rev', rev,
+  'number', number, 'seen', seen, 'ttl', ttl)
+redis.call('ZADD', leases, over, id)
+tell(before, version, kind, id, rev, number, over, seen, ttl, registered .. '\\n' .. owner .. '\\n' .. card)
+return {kind, version, rev, number, over, seen, registered}
+""",
+)
+
+#: (id, principal, ttl)... → for each: "number end seen", "forbidden", or "" (not alive)
+RENEW: Final = _script(
+    "renew",
+    """
+local out = {}
+for i = 1, #a, 3 do
+  local id = a[i]
+  local had = redis.call('HMGET', key(id), 'owner', 'number')
+  local answer = ''
+  if not had[1] then
+    redis.call('ZREM', leases, id)
+  elseif ends(id) > now then
+    if had[1] ~= 'null' and had[1] ~= a[i + 1] then
+      answer = 'forbidden'
+    else
+      local number, over, seen = text(math.max(tonumber(had[2]) + 1, now)), text(now + a[i + 2]), text(now)
+      redis.call('HSET', key(id), 'number', number, 'seen', seen, 'ttl', a[i + 2])
+      redis.call('ZADD', leases, over, id)
+      answer = number .. ' ' .. over .. ' ' .. seen
+    end
+  end
+  out[#out + 1] = answer
+end
+return out
+""",
+)
+
+#: lines of "id number end seen ttl": what this node renewed, for the others
+ANNOUNCE: Final = _script(
+    "announce",
+    """
+local before, version = next_version()
+tell(before, version, 'renewed\\n' .. a[1])
+return 1
+""",
+)
+
+#: id, principal → version; 0 if not alive; -1 if forbidden
+REMOVE: Final = _script(
+    "remove",
+    """
+local id = a[1]
+local owner = redis.call('HGET', key(id), 'owner')
+if not owner then redis.call('ZREM', leases, id) return '0' end
+if ends(id) <= now then return '0' end
+if owner ~= 'null' and owner ~= a[2] then return '-1' end
+return drop(id, 'removed')
+""",
+)
+
+#: id, number → "expired" version; "gone" version; "kept" number end seen ttl
+EXPIRE: Final = _script(
+    "expire",
+    """
+local id = a[1]
+local had = redis.call('HMGET', key(id), 'number', 'seen', 'ttl')
+if not had[1] then
+  redis.call('ZREM', leases, id)
+  return {'gone', redis.call('HGET', store, 'version') or '0'}
+end
+local over = ends(id)
+if had[1] ~= a[2] or over > now then return {'kept', had[1], text(over), had[2], had[3]} end
+return {'expired', drop(id, 'expired')}
+""",
+)
+
+#: ids... → version, then id, rev, number, end, seen, ttl, registered_at, owner, card of each that is there
+READ: Final = _script(
+    "read",
+    """
+local out = {redis.call('HGET', store, 'version') or '0'}
+for _, id in ipairs(a) do
+  local had = redis.call('HMGET', key(id), 'rev', 'number', 'seen', 'ttl', 'registered_at', 'owner', 'card')
+  if had[7] then
+    out[#out + 1] = {id, had[1], had[2], text(ends(id)), had[3], had[4], had[5], had[6], had[7]}
+  end
+end
+return out
+""",
+)
+
+#: → version, lines of "id rev number end seen ttl"
+LIST: Final = _script(
+    "list",
+    """
+local lines = {}
+local all = redis.call('ZRANGE', leases, 0, -1, 'WITHSCORES')
+for i = 1, #all, 2 do
+  local had = redis.call('HMGET', key(all[i]), 'rev', 'number', 'seen', 'ttl')
+  if had[1] then
+    lines[#lines + 1] = table.concat({all[i], had[1], had[2], text(tonumber(all[i + 1])), had[3], had[4]}, ' ')
+  else
+    redis.call('ZREM', leases, all[i])
+  end
+end
+return {redis.call('HGET', store, 'version') or '0', table.concat(lines, '\\n')}
+""",
+)
+
+#: → version; notes the contact, and gives all their time anew if there was none for long
+TICK: Final = _script(
+    "tick",
+    """
+local contact = redis.call('GET', p .. 'contact')
+redis.call('SET', p .. 'contact', text(now))
+if contact and now - contact > QUIET then
+  local all = redis.call('ZRANGEBYSCORE', leases, '(' .. contact, '+inf', 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local had = redis.call('HMGET', key(all[i]), 'ttl', 'number')
+    local over = now + (had[1] or 0)
+    if had[1] and over > tonumber(all[i + 1]) then
+      redis.call('ZADD', leases, text(over), all[i])
+      redis.call('HSET', key(all[i]), 'number', text(math.max(tonumber(had[2]) + 1, now)))
+    end
+  end
+  local before, version = next_version()
+  tell(before, version, 'reload')
+end
+return redis.call('HGET', store, 'version') or '0'
+""".replace("QUIET", str(QUIET_SECONDS * 1_000_000)),
+)
+
+#: whether to tell, then (id, rev, card, owner, registered_at, seen, ttl)...: what a node knew of the data before
+RESTORE: Final = _script(
+    "restore",
+    """
+if now - tonumber(redis.call('HGET', store, 'born') or '0') > REBUILD then return 0 end
+local before, version = next_version()
+for i = 2, #a, 7 do
+  local id = a[i]
+  local rev = redis.call('HGET', key(id), 'rev')
+  if redis.call('SISMEMBER', p .. 'gone', id) == 0 and (not rev or tonumber(rev) < tonumber(a[i + 1])) then
+    redis.call('HSET', key(id), 'format', 1, 'card', a[i + 2], 'owner', a[i + 3], 'registered_at', a[i + 4],
+      'rev', version, 'number', version, 'seen', a[i + 5], 'ttl', a[i + 6])
+    redis.call('ZADD', leases, text(now + a[i + 6]), id)
+  end
+end
+if a[1] == '1' then tell(before, version, 'reload') end
+return 1
+""".replace("REBUILD", str(REBUILD_SECONDS * 1_000_000)),
+)
+
+#: version, token: the server forgot what came up to this version: a new data set, so that all put back theirs
+FORK: Final = _script(
+    "fork",
+    """
+if tonumber(redis.call('HGET', store, 'version') or '0') >= tonumber(a[1]) then return 0 end
+redis.call('HSET', store, 'token', a[2], 'born', text(now), 'version', text(math.max(tonumber(a[1]), now)))
+redis.call('DEL', p .. 'gone')
+return 1
+""",
+)
