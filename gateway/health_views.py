@@ -102,11 +102,12 @@ def _transition(watched: Watched) -> Document | None:
 def _passive(watched: Watched, now: float) -> Document:
     traffic = watched.admission.traffic
     traffic.look(now)
+    totals = traffic.totals()
     return {
         "window_seconds": 30,
-        "calls": traffic.calls,
-        "failures": traffic.failures,
-        "failures_in_a_row": traffic.row,
+        "calls": totals.calls,
+        "failures": totals.failures,
+        "failures_in_a_row": totals.row,
     }
 
 

@@ -10,19 +10,21 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import nsmallest
 from math import inf
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from gateway.admission import UNWATCHED, Admission
+from gateway.doubt import Doubt
 from gateway.events import Events
 from gateway.metrics import Metrics
 from gateway.schedule import FIRST_SECONDS, Pace, Schedule
+from gateway.sharing import Alone, Sharing
+from gateway.transitions import Transitions
 from gateway.watched import Transition, Watched, target_of
-from healthcheck.adapters.registered import REGISTERED
+from healthcheck.adapters.registered import REGISTERED, RegisteredTarget
 from healthcheck.engine import Engine
 from healthcheck.model import Result, Status
 from healthcheck.state import FALL, Evidence, Routing, State, judge
@@ -31,9 +33,9 @@ from registry.clock import Clock
 from registry.registry import Kind, Registry
 
 _PROBE_SECONDS: Final = (1.0, 10.0)
-#: Self-doubt needs this many agents, and asks so many others before the third failure of one takes it out.
-_ENOUGH: Final = 4
-_WITNESSES: Final = 8
+#: Agents whose node is gone are checked within this time, but no more than so many in a second.
+_SOON_SECONDS: Final = 5.0
+_SOON_RATE: Final = 200
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ class Monitor:
         *,
         environ: Mapping[str, str],
         credentials: Mapping[str, str],
+        sharing: Sharing | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -82,14 +85,15 @@ class Monitor:
             rules: The settings.
             environ: Where the tokens are.
             credentials: Agent id → name of the variable with its token.
+            sharing: The other nodes, if there are any.
             clock: For timestamps; the schedule follows the loop's clock.
             random: For jitter.
         """
         self._registry = registry
         self._metrics = metrics
-        self._events = events
         self._rules = rules
         self._credentials = credentials
+        self._sharing = sharing or Alone()
         self._timestamp = (clock or Clock()).timestamp
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
@@ -103,7 +107,8 @@ class Monitor:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._judging: Watched | None = None
-        self.suspects_itself = False
+        self._transitions = Transitions(metrics, events, self._timestamp)
+        self._doubt = Doubt(self._agents, events, self._timestamp)
         registry.on_change(self._changed)
 
     def start(self) -> None:
@@ -118,7 +123,7 @@ class Monitor:
         if self._timer is not None:
             self._timer.cancel()
         for watched in self._agents.values():
-            _release(watched)
+            watched.release()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -134,7 +139,7 @@ class Monitor:
             watched.admission.change(enforce=rules.enforce, trial_seconds=rules.trial)
             other_token = watched.retarget(credentials.get(agent_id), rules.probe_seconds)
             if (other_pace or other_token) and not watched.queued:
-                self._schedule.first(watched, self._now(), rules.interval if other_pace else FIRST_SECONDS)
+                self._plan(watched, rules.interval if other_pace else FIRST_SECONDS)
         self._turn()
 
     # -- what others ask
@@ -170,6 +175,16 @@ class Monitor:
         """Checks under way."""
         return self._schedule.running
 
+    @property
+    def share(self) -> int:
+        """How many agents this node checks."""
+        return sum(one.due != inf or one.task is not None for one in self._agents.values())
+
+    @property
+    def suspects_itself(self) -> bool:
+        """Whether so many agents fail that it is more likely this node."""
+        return self._doubt.suspects_itself
+
     async def check(self, agent_id: str) -> Watched | None:
         """Check now, or share the check that runs; None if there is no such agent (any more)."""
         watched = self.find(agent_id)
@@ -202,26 +217,37 @@ class Monitor:
             watched.agent = agent
             watched.target = None
             self._drop(watched)
-            self._schedule.first(watched, self._now())
+            self._sharing.begun(watched)
+            self._plan(watched)
 
-    def _watch(self, agent: Agent, within: float = 1.0) -> None:
+    def _watch(self, agent: Agent, within: float = FIRST_SECONDS) -> None:
         watched = Watched(agent, UNWATCHED)
         watched.admission = Admission(
             self._now(),
             enforce=self._rules.enforce,
             trial_seconds=self._rules.trial,
-            hold=lambda: self._must_hold(watched),
+            hold=lambda: self._doubt.must_hold(watched, self._now(), self._recently()),
             changed=lambda before: self._moved(watched, before),
+            tried=lambda: self._sharing.tried(watched),
+            failed=lambda: self._sharing.failed(watched),
+            ask=self._sharing.ask(watched),
         )
         self._agents[agent.agent_id] = watched
-        self._schedule.first(watched, self._now(), within)
+        self._sharing.begun(watched)
+        self._plan(watched, within)
+
+    def _plan(self, watched: Watched, within: float = FIRST_SECONDS) -> None:
+        """Have it checked within a time, if it is for this node to do so or somebody here waits for it."""
+        if watched.waiting is not None or self._sharing.mine(watched.agent.agent_id):
+            self._schedule.first(watched, self._now(), within)
 
     def _forget(self, agent_id: str) -> None:
         watched = self._agents.pop(agent_id, None)
         if watched is not None:
             self._schedule.forget(watched)
             self._drop(watched)
-            _release(watched)
+            watched.release()
+            self._sharing.gone(watched)
 
     def _drop(self, watched: Watched) -> None:
         """End a running check without a result."""
@@ -263,22 +289,19 @@ class Monitor:
         self._schedule.give(kind)
         if watched.task is task:
             watched.task = None
-            _release(watched)
-            self._schedule.again(watched, self._now())
+            watched.release()
+            if self._sharing.mine(watched.agent.agent_id):
+                self._schedule.again(watched, self._now())
+            else:
+                self._schedule.forget(watched)
         if not self._closed:
             self._turn()
 
     async def _check(self, watched: Watched, agent: Agent) -> None:
         began = self._now()
         try:
-            if watched.target is None:
-                watched.target = target_of(
-                    agent,
-                    bearer_env=self._credentials.get(agent.agent_id),
-                    verified=self._rules.verified,
-                    probe_seconds=self._rules.probe_seconds,
-                )
-            [result] = await self._engine.run([watched.target])
+            target = self.target(watched)
+            [result] = await self._engine.run([target])
             if self._registry.resolve(agent.agent_id) is agent and watched.agent is agent:
                 self._conclude(watched, result, self._now() - began)
         except Exception:  # the edge: one agent's fault must not stop the checking of the others
@@ -296,104 +319,77 @@ class Monitor:
         watched.remember(seconds)
         self._measure(result)
         if status is not result.status or routing is not watched.routing:
-            self._publish(watched, status, routing)
+            self._transitions.publish(watched, status, routing)
+        self._sharing.ran(watched, routing)
         if watched.admission.state.downs == FALL - 1:
-            self._ask_others(watched)
+            for one in self._doubt.witnesses(watched, self._sharing.mine):
+                self._schedule.hurry(one, now)
         if watched.evidence is Evidence.DOWN or self.suspects_itself:
-            self._doubt(self._most_fail())
+            self._doubt.look(now, self._recently())
 
     def _measure(self, result: Result) -> None:
         for check, finding in result.checks.items():
             if finding.measured is not None:
                 self._metrics.check_seconds(check.value, finding.measured.timings_ms.get("total", 0.0) / 1000)
 
+    def _recently(self) -> float:
+        """Since when a result says something of now."""
+        return self._now() - 2 * self._rules.interval
+
     # -- routing
 
     def _moved(self, watched: Watched, before: State) -> None:
         """The effective state of an agent has changed: by a check, by callers' calls, or by a trial call."""
         judging = self._judging is watched
-        out = watched.routing is Routing.OUT_OF_SERVICE
-        because = "check" if judging else "calls" if out else "trial"
-        change = Transition(self._timestamp(), before.routing.value, watched.routing.value, because)
-        watched.last_transition = change
-        agent_id = watched.agent.agent_id
-        self._metrics.cells(agent_id).transition(change.before, change.after)
-        fields = {
-            "agent": agent_id,
-            "from": change.before,
-            "to": change.after,
-            "because": because,
-            "status": watched.status.value,
-            "code": watched.code or "",
-        }
-        loud = out or before.routing is Routing.OUT_OF_SERVICE
-        _log.log(logging.WARNING if loud else logging.INFO, "agent routing changed", extra={"fields": fields})
+        by_calls = "calls" if watched.routing is Routing.OUT_OF_SERVICE else "trial"
+        self._transitions.moved(watched, before.routing, "check" if judging else by_calls)
         if not judging:  # no result follows: tell now, and look at it soon
-            self._publish(watched, watched.status, before.routing)
+            self._transitions.publish(watched, watched.status, before.routing)
+            self._sharing.moved(watched, before.routing)
+            self._hurry(watched)
+
+    def _hurry(self, watched: Watched) -> None:
+        if self._sharing.mine(watched.agent.agent_id):
             self._schedule.hurry(watched, self._now())
             self._loop.call_soon(self._turn)
 
-    def _publish(self, watched: Watched, status: Status, routing: Routing) -> None:
-        data: dict[str, Any] = {
-            "agent_id": watched.agent.agent_id,
-            "status": watched.status.value,
-            "routing": watched.routing.value,
-            "previous_status": status.value,
-            "previous_routing": routing.value,
-            "at": self._timestamp(),
-        }
-        self._events.publish("health", data)
+    # -- other nodes
 
-    # -- self-doubt
-
-    def _must_hold(self, watched: Watched) -> bool:
-        """Ask before an agent is taken out: is it the agent, or are we cut off?
-
-        Those asked since its first failure know more of a sudden cut than those asked within two intervals.
-        """
-        self._doubt(self._most_fail() or self._most_fail_since(watched.down_since))
-        return self.suspects_itself
-
-    def _most_fail(self) -> bool:
-        """Whether more than half of the agents heard of within two intervals are failing."""
-        now = self._now()
-        since = now - 2 * self._rules.interval
-        for one in self._agents.values():
-            one.admission.traffic.look(now)
-        return _more_than_half([one for one in self._agents.values() if one.checked >= since or one.failing])
-
-    def _most_fail_since(self, since: float) -> bool:
-        return _more_than_half([one for one in self._agents.values() if one.checked >= since])
-
-    def _doubt(self, doubt: bool) -> None:
-        if doubt is self.suspects_itself:
-            return
-        self.suspects_itself = doubt
-        self._events.publish("suspicion", {"suspects_itself": doubt, "at": self._timestamp()})
-        if doubt:
-            _log.error(
-                "more than half of the agents fail: the gateway suspects its own network, name resolution or load;"
-                " no agent is taken out of service until that is over"
+    def target(self, watched: Watched) -> RegisteredTarget:
+        """Give what the checks of an agent look at, made if need be."""
+        if watched.target is None:
+            watched.target = target_of(
+                watched.agent,
+                bearer_env=self._credentials.get(watched.agent.agent_id),
+                verified=self._rules.verified,
+                probe_seconds=self._rules.probe_seconds,
             )
-        else:
-            _log.warning("the gateway trusts its health checks again")
+        return watched.target
 
-    def _ask_others(self, watched: Watched) -> None:
-        """Before a third failure: what do agents say that have not been asked since the first?"""
-        if self.suspects_itself or len(self._agents) < _ENOUGH:
-            return
-        others = (one for one in self._agents.values() if not one.failing and one.checked < watched.down_since)
-        now = self._now()
-        for one in nsmallest(_WITNESSES, others, key=lambda one: one.checked):
-            self._schedule.hurry(one, now)
+    def adopted(
+        self, watched: Watched, status: Status, routing: Routing, change: Transition | None, node: str
+    ) -> None:
+        """What another node has found was taken over; `status` and `routing` are those before."""
+        moved = routing is not watched.routing
+        if moved and change is not None:
+            self._transitions.heard(watched, change, node)
+            if change.because != "check":
+                self._hurry(watched)
+        if moved or status is not watched.status:
+            at = change.at if moved and change is not None else watched.checked_at
+            self._transitions.publish(watched, status, routing, at)
+        if self.suspects_itself:
+            self._doubt.look(self._now(), self._recently())
 
-
-def _more_than_half(heard: list[Watched]) -> bool:
-    return len(heard) >= _ENOUGH and sum(one.failing for one in heard) * 2 > len(heard)
-
-
-def _release(watched: Watched) -> None:
-    """Tell those who wait for a check that there will be none, or that it is over."""
-    waiting, watched.waiting = watched.waiting, None
-    if waiting is not None and not waiting.done():
-        waiting.set_result(None)
+    def reshare(self, *, lost: bool) -> None:
+        """The agents are shared out anew; `lost`: some have nobody who checks them."""
+        mine = [one for agent_id, one in self._agents.items() if self._sharing.mine(agent_id)]
+        new = [one for one in mine if one.due == inf and one.task is None]
+        within = max(_SOON_SECONDS, len(new) / _SOON_RATE) if lost else self._rules.interval
+        for watched in new:
+            self._schedule.first(watched, self._now(), within)
+        kept = {id(one) for one in mine}
+        for watched in self._agents.values():
+            if id(watched) not in kept and watched.waiting is None:
+                self._schedule.forget(watched)
+        self._turn()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import replace
+from hashlib import blake2b
 from math import inf
 from typing import Any, Final
 
@@ -64,6 +65,35 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
     because: str
 
 
+class Versions:
+    """Tells what is known of an agent here from what other nodes know; see `gateway.verdicts`.
+
+    Attributes:
+        moved: When its routing changed last: microseconds of the cluster's time, as all of these.
+        stamp: When anything about its routing changed last.
+        turned: When it went out of service or came back last.
+        ran: When the last run of the checks ended.
+    """
+
+    __slots__ = ("_agent", "_digests", "moved", "ran", "stamp", "turned")
+
+    def __init__(self) -> None:
+        self.moved = self.stamp = self.turned = self.ran = 0
+        self._agent: Agent | None = None
+        self._digests = (b"", b"")
+
+    def digests(self, agent: Agent) -> tuple[bytes, bytes]:
+        """Give what tells this registration from others: digests of its URL and its card."""
+        if agent is not self._agent:
+            self._agent = agent
+            self._digests = _digest(agent.url.encode()), _digest(agent.card)
+        return self._digests
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=8).digest()
+
+
 class Watched:
     """What is kept of one agent.
 
@@ -72,11 +102,13 @@ class Watched:
         result: The last one, never damped; None before the first.
         evidence: What that result meant for routing.
         checked: When it came (seconds of the loop's clock).
+        checked_here: It was this node that checked.
         consecutive: Results in a row with the present status.
         down_since: When the first of the runs that now find it down ended; infinite if none does.
         due: When the next check is to begin.
         waiting: Set while somebody waits for a check, or one runs.
         task: The running check.
+        versions: For comparing with what other nodes know.
     """
 
     __slots__ = (
@@ -84,6 +116,7 @@ class Watched:
         "agent",
         "checked",
         "checked_at",
+        "checked_here",
         "consecutive",
         "down_since",
         "due",
@@ -94,6 +127,7 @@ class Watched:
         "result",
         "target",
         "task",
+        "versions",
         "waiting",
     )
 
@@ -105,6 +139,7 @@ class Watched:
         self.evidence: Evidence | None = None
         self.checked = -inf
         self.checked_at: str | None = None
+        self.checked_here = False
         self.consecutive = 0
         self.down_since = inf
         self.due = inf
@@ -113,6 +148,7 @@ class Watched:
         self.last_transition: Transition | None = None
         self.waiting: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None
+        self.versions = Versions()
 
     @property
     def status(self) -> Status:
@@ -160,11 +196,17 @@ class Watched:
         same = self.result is not None and self.result.status is result.status
         self.consecutive = self.consecutive + 1 if same else 1
         self.result, self.evidence = result, evidence
-        self.checked, self.checked_at = now, at
+        self.checked, self.checked_at, self.checked_here = now, at, True
         if evidence is not Evidence.DOWN:
             self.down_since = inf
         elif self.down_since == inf:
             self.down_since = now
+
+    def release(self) -> None:
+        """Tell those who wait for a check that there will be none, or that it is over."""
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     def remember(self, seconds: float) -> None:
         """Add the last result to the history, with what routing has made of it; the check took `seconds`."""

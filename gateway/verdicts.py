@@ -1,0 +1,185 @@
+"""pure: what nodes tell each other of an agent's health, and how it is taken over (health contract 7).
+
+A `Report` is all that a node knows, so that one that was lost is made good by the next. Two parts of it are
+judged apart: the last run, of which the latest counts; and the state of routing, of which that with the latest
+move counts and, between moves, the latest. So nodes agree in whatever order reports come, and a count that was
+made in ignorance of a move does not undo it.
+
+On the wire, times are those of the cluster: seconds, and for what is compared microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from gateway.passive import Seen
+from gateway.watched import Record, Transition, Watched
+from healthcheck.adapters.registered import Notes, RegisteredTarget
+from healthcheck.model import Check, Finding, Result, Status
+from healthcheck.state import Evidence, State
+
+FORMAT: Final = 1
+"""Goes up when older nodes could not read what newer ones write; they leave it alone."""
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A run of the checks and what came of it; `ran` tells it from other runs."""
+
+    ran: int
+    ended: float
+    evidence: Evidence
+    status: Status
+    checks: dict[Check, Finding]
+    latency_ms: float | None
+    consecutive: int
+    down_since: float
+    notes: Notes
+    record: Record
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An agent's health as a node knows it.
+
+    Attributes:
+        agent_id: The agent.
+        node: Who tells.
+        url: Digest of the URL that it is about: with another one an agent begins anew.
+        card: Digest of the card that was checked.
+        moved: When its routing changed last.
+        stamp: When this state was come to; unique.
+        turned: When it went out of service or came back last: passive evidence counts from there on.
+        state: What routing knows.
+        change: The last move.
+        run: The last run.
+    """
+
+    agent_id: str
+    node: str
+    url: bytes
+    card: bytes
+    moved: int
+    stamp: int
+    turned: int
+    state: State
+    change: Transition | None = None
+    run: Run | None = None
+
+
+class Sighting(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the callers of a node have met with at an agent, since `turned` (see `Report`)."""
+
+    agent_id: str
+    url: bytes
+    turned: int
+    seen: Seen
+
+
+class News(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One message to all nodes; `reports` are encoded one by one. `nodes`: some came or went."""
+
+    format: int
+    node: str
+    reports: list[msgspec.Raw] = []
+    sightings: list[Sighting] = []
+    nodes: bool = False
+
+
+encode: Final = msgspec.msgpack.Encoder().encode
+read_report: Final = msgspec.msgpack.Decoder(Report).decode
+read_news: Final = msgspec.msgpack.Decoder(News).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Between the clock of this process and that of the cluster; both give seconds."""
+
+    local: Callable[[], float]
+    cluster: Callable[[], float]
+
+    def there(self, local: float) -> float:
+        """Give the cluster's time for one of this process."""
+        return local - self.local() + self.cluster()
+
+    def here(self, cluster: float) -> float:
+        """Give this process's time for one of the cluster."""
+        return cluster - self.cluster() + self.local()
+
+
+def report(watched: Watched, node: str, times: Times) -> Report:
+    """Write down all that is known of an agent."""
+    versions = watched.versions
+    url, card = versions.digests(watched.agent)
+    state = watched.admission.state
+    return Report(
+        watched.agent.agent_id,
+        node,
+        url,
+        card,
+        versions.moved,
+        versions.stamp,
+        versions.turned,
+        replace(state, trial_at=times.there(state.trial_at), trying=False),
+        watched.last_transition,
+        _run(watched, times),
+    )
+
+
+def _run(watched: Watched, times: Times) -> Run | None:
+    result, evidence = watched.result, watched.evidence
+    if result is None or evidence is None or not watched.history:
+        return None
+    return Run(
+        watched.versions.ran,
+        times.there(watched.checked),
+        evidence,
+        result.status,
+        dict(result.checks),
+        result.latency_ms,
+        watched.consecutive,
+        times.there(watched.down_since),
+        Notes() if watched.target is None else watched.target.notes,
+        watched.history[-1],
+    )
+
+
+def is_about(told: Report | Sighting, watched: Watched) -> bool:
+    """Tell whether it is about the agent as it is registered now, as far as routing goes."""
+    return told.url == watched.versions.digests(watched.agent)[0]
+
+
+def is_news(told: Report, watched: Watched) -> bool:
+    """Tell whether the state in a report goes before the one that is known."""
+    versions = watched.versions
+    return (told.moved, told.stamp) > (versions.moved, versions.stamp)
+
+
+def has_new_run(told: Report, watched: Watched) -> bool:
+    """Tell whether a report holds a later run than the one that is known, of the same card."""
+    same = told.card == watched.versions.digests(watched.agent)[1]
+    return same and told.run is not None and told.run.ran > watched.versions.ran
+
+
+def take_run(watched: Watched, run: Run, target: RegisteredTarget, times: Times) -> None:
+    """Take a run over, as if it had been made here."""
+    for name in ("place", "absent", "version", "card", "drift"):
+        setattr(target.notes, name, getattr(run.notes, name))
+    watched.target = target
+    watched.result = Result(target, run.status, run.checks, run.latency_ms)
+    watched.evidence, watched.consecutive = run.evidence, run.consecutive
+    watched.checked, watched.checked_at, watched.checked_here = times.here(run.ended), run.record.at, False
+    watched.down_since = times.here(run.down_since)
+    watched.history.append(run.record)
+    watched.versions.ran = run.ran
+
+
+def take_state(watched: Watched, told: Report, times: Times) -> None:
+    """Take the state of routing over; the admission tells of it if it is another."""
+    versions = watched.versions
+    turned = told.turned != versions.turned
+    versions.moved, versions.stamp, versions.turned = told.moved, told.stamp, told.turned
+    state = replace(told.state, trial_at=times.here(told.state.trial_at))
+    watched.admission.adopt(state, turned=turned)
