@@ -55,7 +55,7 @@ export class Inputs {
   layout() {
     this.fields = {
       agent: named("Registered agent", this.agent, "Type to search."),
-      card: named("Agent card", this.card),
+      card: named("Agent card", this.card, " "),
       destination: named("Destination", this.destination, "The origin you mean: the one allowed, and the one the credential belongs to."),
       skill: named("Requested skill", this.skill),
       policy: named("Endpoint policy", this.policy),
@@ -132,7 +132,10 @@ export class Inputs {
   follow(control) {
     if (control === this.source) this.choose();
     else if (control === this.card) this.source.value = EDITED;
-    else if (control === this.agent) this.search();
+    else if (control === this.agent) {
+      this.origin = null;
+      this.search();
+    }
     else if (control === this.answer) {
       this.offerDeadlines();
       if (this.sending && !this.agents.children.length) this.search();
@@ -148,6 +151,7 @@ export class Inputs {
   }
 
   show() {
+    say(this.fields.card.querySelector(".hint"), this.source.value === OWN ? (this.origin ?? "Name the agent.") : "");
     this.fields.agent.hidden = !this.sending && this.source.value !== OWN;
     this.fields["answer.delay_ms"].hidden = this.sending || this.answer.value === DRY;
     this.fields.deadline_ms.hidden = this.answer.value === DRY;
@@ -176,15 +180,29 @@ export class Inputs {
       if (turn !== this.turn) return;
       fill(this.agents, found.map((agent) => h("option", { value: agent.agent_id }, agent.name)));
       const exact = found.find((agent) => agent.agent_id === wanted);
-      if (exact && this.source.value === OWN) this.takeCard(exact);
+      if (!exact || this.source.value !== OWN) return;
+      const published = await this.published(wanted);
+      if (turn === this.turn) this.takeCard(exact, published);
     } catch (error) {
       if (error.name !== "AbortError") this.complain([], `The registered agents could not be read: ${error.message}`);
     }
   }
 
+  /** The card that an agent publishes; null where that is not known. */
+  async published(id) {
+    try {
+      return (await get(`agents/${encodeURIComponent(id)}/health/card`, { signal: this.signal })).published;
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      return null; // agents are not checked here
+    }
+  }
+
   /** A registered agent's own card, and with it what it says of where, what and how. */
-  takeCard(agent) {
-    const card = Object.fromEntries(Object.entries(agent).filter(([name]) => !ADDED.includes(name)));
+  takeCard(agent, published) {
+    const registered = Object.fromEntries(Object.entries(agent).filter(([name]) => !ADDED.includes(name)));
+    const card = published ?? registered;
+    this.origin = published ? "As the agent publishes it." : "As it is registered: no published one is known.";
     this.card.value = JSON.stringify(card, null, 2);
     const over = (card.supportedInterfaces ?? []).filter((one) => String(one?.protocolBinding).toUpperCase() === "JSONRPC");
     const speaks = over.find((one) => String(one.protocolVersion).startsWith("1."));

@@ -1,7 +1,218 @@
-import { fill, h } from "./dom.js";
+// Calling an agent through the gateway, and seeing everything that comes back as it comes.
+
+import { EventParser, agentUrl, get, hasToken, send } from "./api.js";
+import { fill, h, say } from "./dom.js";
+import { milliseconds, pretty } from "./format.js";
+import { SPOKEN, request, versionsOf } from "./snippets.js";
+import { card, code, copyButton, facts, field, options } from "./ui.js";
+
+const AGENT_ID = /^[a-z0-9][a-z0-9-]{0,126}[a-z0-9]$/;
+const SHOWN_BYTES = 256 * 1024;
+const SHOWN_EVENTS = 500;
+const SUGGESTED = 2000;
 
 /** See app.js for what a view is. */
-export function mount(root) {
-  fill(root, h("div", { class: "head" }, h("h1", {}, "try")));
-  return () => {};
+export function mount(root, { query, signal }) {
+  const page = new Page(root, query.get("agent") ?? "", signal);
+  page.start();
+  return () => page.cancel();
 }
+
+class Page {
+  constructor(root, agent, signal) {
+    this.root = root;
+    this.signal = signal;
+    this.edited = false;
+    this.names = h("datalist", { id: "agent-ids" });
+    this.agent = h("input", { value: agent, required: true, autocomplete: "off", spellcheck: false, placeholder: "agent id", on: { change: () => this.readCard() } });
+    this.agent.setAttribute("list", "agent-ids");
+    this.version = h("select", { on: { change: () => this.write() } }, options([["1.0", "1.0"], ["0.3", "0.3"]], "0.3"));
+    this.how = h("select", { on: { change: () => this.write() } }, options([["send", "Whole answer"], ["stream", "Stream of events"]], "send"));
+    this.text = h("textarea", { rows: 3, value: "hello", on: { input: () => this.write() } });
+    this.body = h("textarea", { rows: 12, spellcheck: false, on: { input: () => this.edit() } });
+    this.anew = h("button", { class: "button small", type: "button", hidden: true, on: { click: () => this.write(true) } }, "Write it anew");
+    this.go = h("button", { class: "button primary", type: "submit" }, "Send");
+    this.stop = h("button", { class: "button danger", type: "button", disabled: true, on: { click: () => this.cancel() } }, "Cancel");
+    this.hint = h("span", { class: "muted", role: "status" });
+    this.result = h("div", { class: "stack" }, h("p", { class: "empty card" }, "What comes back appears here, as it comes."));
+  }
+
+  start() {
+    const form = h("form", { class: "stack", on: { submit: (event) => {
+      event.preventDefault();
+      this.call();
+    } } },
+      h("div", { class: "fields" }, field("Agent", this.agent), field("Protocol", this.version), field("Answer", this.how)),
+      this.names,
+      field("Message", this.text),
+      field("Request body", this.body, "What is sent, byte for byte. Edit it as you like: the gateway judges it as any caller's."),
+      h("div", { class: "row" }, this.go, this.stop, this.anew, this.hint),
+    );
+    fill(this.root, h("div", { class: "head" }, h("h1", {}, "Try it"), h("span", { class: "muted" }, "A call through this gateway, as any client would make it.")), h("div", { class: "split" }, card("Request", null, form), this.result));
+    this.write(true);
+    this.suggest();
+    if (this.agent.value) this.readCard();
+  }
+
+  async suggest() {
+    try {
+      const { agents } = await get("stats/agents", { signal: this.signal });
+      fill(this.names, agents.slice(0, SUGGESTED).map((row) => h("option", { value: row.agent_id }, row.name)));
+      if (!this.agent.value && agents.length && document.activeElement !== this.agent) {
+        const best = agents.find((row) => row.status === "HEALTHY") ?? agents[0];
+        this.agent.value = best.agent_id;
+        this.readCard();
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") say(this.hint, error.status === 403 ? "You may not list agents: type an id." : "");
+    }
+  }
+
+  /** Find out which protocol the agent is served in. */
+  async readCard() {
+    const id = this.agent.value;
+    if (!AGENT_ID.test(id)) return say(this.hint, id ? "That is no agent's id: 2 to 128 of a-z, 0-9 and inner hyphens." : "");
+    try {
+      const served = await get(`a2a/${id}/.well-known/agent-card.json`, { signal: this.signal });
+      const versions = versionsOf(served);
+      fill(this.version, options(versions, versions[0]));
+      say(this.hint, "");
+      this.write();
+    } catch (error) {
+      if (error.name !== "AbortError") say(this.hint, error.status === 404 ? "No such agent is registered." : "");
+    }
+  }
+
+  write(anew = false) {
+    if (this.edited && !anew) return;
+    this.edited = false;
+    this.anew.hidden = true;
+    this.body.value = pretty(request(this.version.value, { stream: this.how.value === "stream", text: this.text.value }));
+  }
+
+  edit() {
+    this.edited = true;
+    this.anew.hidden = false;
+  }
+
+  cancel() {
+    this.abort?.abort();
+  }
+
+  // -- calling
+
+  async call() {
+    const id = this.agent.value;
+    if (!AGENT_ID.test(id)) return void this.readCard();
+    this.cancel();
+    const abort = (this.abort = new AbortController());
+    const headers = { "Content-Type": "application/json", ...SPOKEN[this.version.value].headers };
+    if (this.how.value === "stream") headers.Accept = "text/event-stream";
+    const seen = new Seen(id, headers, this.body.value);
+    fill(this.result, seen.element);
+    this.stop.disabled = false;
+    try {
+      const answer = await send(`a2a/${id}`, { method: "POST", headers, body: this.body.value, signal: abort.signal });
+      seen.head(answer);
+      await seen.read(answer);
+    } catch (error) {
+      seen.end(error.name === "AbortError" ? "cancelled" : `failed: ${error.message}`);
+    }
+    if (this.abort === abort) this.stop.disabled = true;
+    if (!this.edited) this.write(); // another message id for the next one
+  }
+}
+
+/** What is seen of one call. */
+class Seen {
+  constructor(id, headers, body) {
+    this.began = performance.now();
+    this.events = 0;
+    this.state = h("span", { class: "badge info" }, "sent");
+    this.facts = h("div");
+    this.headers = h("div");
+    this.list = h("ol", { class: "arrivals", "aria-label": "What came", tabIndex: 0 });
+    this.count = h("span", { class: "muted number" });
+    const shown = hasToken() ? { ...headers, Authorization: "Bearer ••••" } : headers;
+    const sent = `POST ${agentUrl(id)}\n${lines(Object.entries(shown))}\n\n${body}`;
+    this.element = [
+      card("Answer", this.state, this.facts, this.list),
+      card("Head of the answer", null, this.headers),
+      card("As it was sent", copyButton(sent), code(sent, "Request")),
+    ];
+    this.tell();
+  }
+
+  get spent() {
+    return performance.now() - this.began;
+  }
+
+  head(answer) {
+    this.headAt = this.spent;
+    this.status = answer.status;
+    this.fault = answer.headers.get("X-Gateway-Error");
+    this.stream = (answer.headers.get("Content-Type") ?? "").startsWith("text/event-stream");
+    fill(this.headers, code(`HTTP ${answer.status} ${answer.statusText}\n${lines(answer.headers)}`, "Head"));
+    this.mark(this.stream ? "open" : "reading", "info");
+    this.tell();
+  }
+
+  async read(answer) {
+    const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let whole = "";
+    const parser = this.stream ? new EventParser((event) => this.arrived(event.raw, event.data)) : null;
+    for (let piece; reader && !(piece = await reader.read()).done; ) {
+      this.first ??= this.spent;
+      if (parser) parser.feed(piece.value);
+      else if (whole.length < SHOWN_BYTES) whole += piece.value;
+    }
+    if (!this.stream) this.arrived(whole.slice(0, SHOWN_BYTES), whole);
+    this.end("ended");
+  }
+
+  /** Show what came: laid out if it is JSON, and as it was. */
+  arrived(raw, data) {
+    this.events += 1;
+    const at = milliseconds(this.spent);
+    let laidOut = null;
+    try {
+      laidOut = pretty(JSON.parse(data));
+    } catch {
+      // not JSON: as it came
+    }
+    const text = h("pre", { class: "arrival" }, laidOut ?? raw);
+    const toggle = laidOut ? h("button", { class: "button small quiet", type: "button", "aria-pressed": "false" }, "Raw") : null;
+    toggle?.addEventListener("click", () => {
+      const now = toggle.getAttribute("aria-pressed") !== "true";
+      toggle.setAttribute("aria-pressed", String(now));
+      say(text, now ? raw : laidOut);
+    });
+    this.list.append(h("li", {}, h("div", { class: "arrival-head" }, h("span", { class: "number muted" }, `+${at}`), h("span", { class: "muted" }, this.stream ? `event ${this.events}` : "body"), h("span", { class: "grow" }), toggle), text));
+    while (this.list.childElementCount > SHOWN_EVENTS) this.list.firstElementChild.remove();
+    this.tell();
+  }
+
+  end(how) {
+    this.ended = this.spent;
+    const bad = how.startsWith("failed") || this.fault || this.status >= 400;
+    this.mark(how, how === "ended" ? (bad ? "bad" : "ok") : "warn");
+    this.tell();
+  }
+
+  mark(text, kind) {
+    this.state.className = `badge ${kind}`;
+    say(this.state, text);
+  }
+
+  tell() {
+    fill(this.facts, facts([
+      ["Status", this.status ? String(this.status) : "–"],
+      this.fault ? ["Gateway's error", h("code", { class: "bad-text" }, this.fault)] : null,
+      ["First byte", milliseconds(this.headAt)],
+      this.stream ? ["Events", `${this.events}${this.events > SHOWN_EVENTS ? ` (the last ${SHOWN_EVENTS} are shown)` : ""}`] : null,
+      ["In all", milliseconds(this.ended)],
+    ]));
+  }
+}
+
+const lines = (headers) => [...headers].map(([name, value]) => `${name}: ${value}`).join("\n");
