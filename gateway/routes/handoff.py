@@ -11,7 +11,7 @@ from litestar import Request, Response, Router, post, route
 from litestar.enums import HttpMethod, MediaType
 
 from gateway import handoff_examples as examples
-from gateway.handoff import REFUSED, Route, judged, sent
+from gateway.handoff import Route, judged, sent
 from gateway.handoff_form import MOST_BYTES, Form, Sending, read_form
 from gateway.headers import caller_line
 from gateway.identity import ANONYMOUS, Identity
@@ -76,7 +76,7 @@ def handoff_routes(proxy: Proxy, transport: httpx.AsyncBaseTransport, user_agent
             raise NotFound
         document = await sent(form, peer, Route(transport, proxy.lifecycle, told(identity)))
         state = document["trace"]["final_state"]
-        outcome = "ok" if document["trace"]["sends"] else "refused" if state == REFUSED else "failed"
+        outcome = "ok" if document["trace"]["sends"] else "failed" if state == "unreachable" else "refused"
         proxy.logs.audit(
             "handoff", caller=identity.name, agent=agent_id, outcome=outcome, reason=state, client=client
         )
