@@ -25,12 +25,14 @@ class Page {
     this.nodes = h("div");
     this.limits = h("div");
     this.faults = h("div");
+    this.nodesCard = card("Nodes", null, this.nodes);
+    this.nodesCard.hidden = true;
     this.settings = new Settings();
     fill(root,
       h("div", { class: "head" }, h("h1", {}, "Gateway"), this.head),
       h("div", { class: "stack" },
         h("div", { class: "split" }, card("Process", null, this.process), card("Limits and their use", null, this.limits)),
-        card("Nodes", null, this.nodes),
+        this.nodesCard,
         card("Recent faults", h("span", { class: "muted" }, "the last 100 calls that ended in an error of the gateway's"), this.faults),
         card("Settings in force", null, this.settings.element),
       ),
@@ -44,8 +46,8 @@ class Page {
   async poll() {
     try {
       if (!document.hidden || !this.shown) {
-        const [gateway, nodes] = await Promise.all([get("gateway", { signal: this.signal }), this.readNodes()]);
-        this.show(gateway, nodes);
+        const gateway = await get("gateway", { signal: this.signal });
+        this.show(gateway, gateway.shared ? await this.readNodes() : null);
       }
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -73,10 +75,12 @@ class Page {
       ["Running for", `${age(gateway.uptime_seconds)}, since ${time(gateway.started_at)}`],
       ["Host, process", `${gateway.host}, ${gateway.pid}`],
       ...Object.entries(gateway.addresses).map(([name, address]) => [name === "api" ? "Calls and REST" : "Metrics", h("code", {}, address)]),
+      ["Registry", gateway.shared ? "shared with the nodes below" : "of this process alone"],
       ["You are", gateway.caller.authenticated ? gateway.caller.name : `${gateway.caller.name} (authentication is off)`],
     ]));
     fill(this.limits, h("ul", { class: "limits" }, gateway.limits.map(limit)));
-    fill(this.nodes, nodes === null ? h("p", { class: "muted" }, "One process: its registry is not shared with other nodes.") : table(nodes, "Nodes"));
+    this.nodesCard.hidden = nodes === null;
+    if (nodes) fill(this.nodes, table(nodes, "Nodes"));
     fill(this.faults, faults(gateway.faults));
     this.settings.update(gateway.settings);
   }
@@ -85,7 +89,7 @@ class Page {
 function limit({ name, setting, used, limit: most, unit }) {
   const part = most ? used / most : 0;
   const kind = part > FULL ? "bad" : part > BUSY ? "warn" : "";
-  const text = `${number(used)}${most ? ` of ${number(most)}` : ""}${unit ? ` ${unit}` : ""}`;
+  const text = `${number(used)}${most ? ` of ${number(most)}` : setting ? ", no limit" : ""}${unit ? ` ${unit}` : ""}`;
   return h("li", {},
     h("div", { class: "limit-head" }, h("span", {}, name, setting ? h("code", { class: "muted" }, ` ${setting}`) : null), h("span", { class: `number ${kind ? `${kind}-text` : ""}` }, text)),
     most ? h("span", { class: "meter", "aria-hidden": "true" }, h("span", { class: `fill ${kind}`, style: { width: `${Math.min(100, part * 100).toFixed(1)}%` } })) : null,
@@ -124,7 +128,7 @@ function cell(value) {
 
 function scrolling(label, columns, rows) {
   return h("div", { class: "scroll tall", tabIndex: 0, role: "region", "aria-label": label },
-    h("table", { class: "table" },
+    h("table", { class: `table ${label.split(" ").at(-1).toLowerCase()}` },
       h("thead", {}, h("tr", {}, columns.map((title) => h("th", { scope: "col" }, title)))),
       h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((one) => h("td", {}, one))))),
     ),
