@@ -8,7 +8,7 @@ JOBS ?= 2
 # Further arguments for pytest or the benchmark: make test ARGS="-k stream".
 ARGS ?=
 
-.PHONY: help run test test-full test-floors lint format bench clean .venv .venv-sdk03 .venv-floors .venv-bench .js-sdk
+.PHONY: help run test test-full test-floors lint format bench docs dist clean .venv .venv-sdk03 .venv-floors .venv-bench .js-sdk .docs-js
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -43,9 +43,15 @@ format: .venv/.installed-dev  ## put the code into its form
 bench: .venv-bench/.installed  ## measure beside nginx, Envoy and the reference stack; ARGS=--quick
 	.venv-bench/bin/python tests/benchmarks/run.py $(ARGS)
 
+docs: .venv/.installed-dev .docs-js  ## build the documentation site into build/site; any broken link is a failure
+	.venv/bin/mkdocs build --quiet
+
+dist: .venv/.installed-dev  ## build wheel and source archive into dist/
+	.venv/bin/python -m build --no-isolation --outdir dist
+
 clean:  ## remove the virtual environments and caches
 	rm -rf .venv .venv-sdk03 .venv-floors .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf build dist *.egg-info $(JS_SDK:%=%/node_modules)
+	rm -rf build dist *.egg-info $(JS_SDK:%=%/node_modules) $(DOCS_JS)/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: .venv/.installed-dev
@@ -93,15 +99,19 @@ endef
 JS_SDK = tests/fakes/js/sdk13 tests/fakes/js/sdk03
 NPM_INSTALL = npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 
+# What draws the diagrams of the documentation; without a node they are shown as text.
+DOCS_JS = docs/site
+
 ifneq ($(shell command -v node 2>/dev/null),)
 .js-sdk: $(JS_SDK:%=%/node_modules/.installed)
+.docs-js: $(DOCS_JS)/node_modules/.installed
 else
-.js-sdk: ;
+.js-sdk .docs-js: ;
 endif
 
 %/node_modules/.installed: %/package.json
 	@command -v npm >/dev/null || { echo "there is node, but no npm; on Debian and Ubuntu: apt install npm" >&2; exit 1; }
-	@echo "installing the JavaScript SDK of $* for the tests ..."
+	@echo "installing the JavaScript of $* ..."
 	@cd $* && $(NPM_INSTALL)
 	@touch $@
 

@@ -441,6 +441,6 @@ def test_the_unit_fits_the_gateway() -> None:
 def test_the_readme_names_every_folder_and_its_links_lead_somewhere() -> None:
     text = (DEPLOY / "README.md").read_text()
     for folder in (path for path in DEPLOY.iterdir() if path.is_dir()):
-        assert f"[{folder.name}/]({folder.name}/)" in text
+        assert f"[{folder.name}/]({folder.name}/" in text
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (DEPLOY / link).exists(), link
