@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
@@ -26,8 +24,8 @@ from gateway.dispatch import Dispatch, Doors
 from gateway.gate import Gate
 from gateway.headers import caller_line
 from gateway.health import Health
-from gateway.hosts import is_loopback
 from gateway.lifecycle import Lifecycle
+from gateway.listeners import Listeners, announce
 from gateway.logs import Logs
 from gateway.messages import Request
 from gateway.metrics import Metrics, watch_loop
@@ -45,7 +43,7 @@ from gateway.routes.handoff import handoff_routes
 from gateway.routes.own import openapi_config
 from gateway.routes.registry import registry_routes
 from gateway.routes.stats import stats_routes
-from gateway.server import BindError, bind, run
+from gateway.server import run
 from gateway.server import serve as serve_sockets
 from gateway.settings import Settings
 from gateway.upstream import Upstream
@@ -56,42 +54,6 @@ if TYPE_CHECKING:
     from gateway.auth import Authenticator
 
 VERSION = version("vitalgate")
-
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """The sockets of one process; `metrics` is None when `/metrics` stands on the API's port."""
-
-    api: socket.socket
-    metrics: socket.socket | None
-
-    @classmethod
-    def bind(cls, settings: Settings) -> Listeners:
-        """Listen as the settings say.
-
-        Raises:
-            BindError: naming the address and why.
-        """
-        api = bind(settings.server.host, settings.server.port)
-        if not settings.metrics.port:
-            return cls(api, None)
-        try:
-            if api.getsockname()[1] == settings.metrics.port:  # the system chose it, and dispatch goes by port
-                raise BindError(f"port {settings.metrics.port} is that of the metrics: choose server.port")
-            return cls(api, bind(settings.metrics.host, settings.metrics.port))
-        except BaseException:
-            api.close()
-            raise
-
-    @property
-    def on_loopback(self) -> bool:
-        """Whether the API is reached from this machine only, however `server.host` spells it."""
-        return is_loopback(self.api.getsockname()[0])
-
-    def addresses(self) -> dict[str, str]:
-        """Give the URLs to print."""
-        metrics = self.metrics or self.api
-        return {"api": _url(self.api), "metrics": f"{_url(metrics)}/metrics"}
 
 
 def serve(
@@ -131,7 +93,7 @@ async def serve_on(
     guard = parts.guard(settings, listeners.on_loopback)
     upstream = parts.upstream(settings, guard)
     registry = Registry(
-        open_store(settings.registry.url),
+        open_store(settings.registry.url, key_prefix=settings.registry.key_prefix),
         ttl_seconds=settings.a2a.agent_ttl_seconds,
         max_agents=settings.a2a.max_agents,
         check_url=guard.check_url,
@@ -149,7 +111,7 @@ async def serve_on(
                 listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, health, auth, reload
             )
             lifecycle.on_hangup(reload.hang_up)
-            _announce(listeners, settings, logs)
+            announce(listeners, settings, logs, VERSION)
             await serve_sockets(
                 cast(ASGI3Application, app),
                 api=listeners.api,
@@ -250,7 +212,8 @@ def _application(
             gate,
             metrics,
             logs,
-            own_metrics=listeners.metrics is None,
+            own_metrics=listeners.own_metrics,
+            seek=peers.seek,
         ),
         metrics,
         gate,
@@ -354,21 +317,3 @@ def _watch(metrics: Metrics, registry: Registry, upstream: Upstream, logs: Logs)
             "connecting": lambda: upstream.connecting,
         },
     )
-
-
-def _announce(listeners: Listeners, settings: Settings, logs: Logs) -> None:
-    if not settings.auth.enable and not listeners.on_loopback:
-        logs.event(
-            "authentication is off: everybody who reaches this address may register and call agents",
-            level="warning",
-            host=settings.server.host,
-        )
-    if settings.a2a.agent_tls_skip_verify:
-        logs.event("a2a.agent_tls_skip_verify is on: agents' certificates are not checked", level="warning")
-    addresses: dict[str, Any] = listeners.addresses()
-    logs.event("listening", version=VERSION, pid=os.getpid(), **addresses)
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

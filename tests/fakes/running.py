@@ -14,8 +14,9 @@ from typing import Any
 
 import httpx
 
-from gateway.app import Listeners, serve_on
+from gateway.app import serve_on
 from gateway.lifecycle import Lifecycle
+from gateway.listeners import Listeners
 from gateway.logs import Logs
 from gateway.settings import Settings
 from tests.fakes.agent import FaultAgent
