@@ -83,15 +83,13 @@ class Call:
         try:
             envelope, peer = self._admit()
             self._forward(envelope, peer)
-        except Asking:
-            pass  # `_go_on` is called
         except Exception as error:
             self._not_forwarded(error)
 
     def _not_forwarded(self, error: Exception) -> None:
         if isinstance(error, Refused):
             self._end_with(outcomes.failed(FAULTS[error.reason], error.detail), error.id)
-        else:
+        elif not isinstance(error, Asking):  # else `_go_on` is called
             self._broken()
 
     def cancel(self) -> None:
@@ -120,7 +118,7 @@ class Call:
             check_grants(request.identity, request.agent, inbound, self.proxy.rules.authenticated)
         peer = self.peer = self.proxy.peers.find(request.agent)
         if peer is None:
-            raise not_found(request.agent)
+            raise self.proxy.peers.unknown(request.agent, partial(self._go_on, envelope))
         self._check_gateway(envelope, peer)
         return envelope, peer
 
@@ -176,13 +174,14 @@ class Call:
             self._trial, self._wait = 0, peer.admission.retry_after(self.proxy.clock())
             raise Refused("AGENT_OUT_OF_SERVICE", "")
 
-    def _go_on(self, envelope: Envelope, peer: Peer, trial: int) -> None:
-        """The other nodes have said whether this call may be the trial (-1: no): go on where it waited."""
+    def _go_on(self, envelope: Envelope, peer: Peer | None, trial: int = 0) -> None:
+        """The other nodes have said who the agent is, or whether this call may be the trial (-1: no)."""
         if self.ended:  # the caller has left: the next call is the trial
-            peer.admission.unused(trial, self.proxy.clock())
-            return
-        self._trial = trial
+            return None if peer is None or not trial else peer.admission.unused(trial, self.proxy.clock())
+        self.peer, self._trial = peer, trial
         try:
+            if peer is None:
+                raise not_found(self.request.agent)
             self._check_gateway(envelope, peer)
             self._forward(envelope, peer)
         except Exception as error:

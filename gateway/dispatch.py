@@ -117,6 +117,8 @@ class Dispatch:
             await send_whole(with_headers(send, verdict.cors), 204, None, b"")
             return
         stream_id, query = self._proxy.new_stream_id(), scope["query_string"]
+        if not verdict.refused:
+            await self._proxy.peers.seek(scope["raw_path"])
         peer = self._proxy.peers.find(segment)
         only_v1 = peer is not None and self._protocols(peer.agent) == {V1_0}
         body = opening(stream_id, wanted_task(query), only_v1=only_v1)

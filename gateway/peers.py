@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from gateway.admission import UNWATCHED, Admission
+from gateway.admission import UNWATCHED, Admission, Asking
 from gateway.jsonrpc import Refused
 from gateway.limits import Slots
 from gateway.metrics import Cells, Metrics
@@ -17,6 +18,7 @@ from registry.registry import Registry
 
 #: An agent id as it may stand in a path (contract 1).
 _AGENT_ID: Final = re.compile(rb"[a-z0-9][a-z0-9-]{0,126}[a-z0-9]").fullmatch
+_IN_PATH: Final = re.compile(rb"/(?:a2a|agents)/([a-z0-9][a-z0-9-]{0,126}[a-z0-9])(?:/.*)?", re.DOTALL).fullmatch
 
 
 class Peer:
@@ -87,6 +89,7 @@ class Peers:
         self._peers: dict[bytes, Peer] = {}
         # Calls in flight keep theirs alive: an agent that leaves and returns meanwhile gets no new ones.
         self._slots: WeakValueDictionary[bytes, Slots] = WeakValueDictionary()
+        self._asking: set[asyncio.Future[Any]] = set()
         registry.on_change(self._changed)
 
     def find(self, segment: bytes) -> Peer | None:
@@ -101,6 +104,29 @@ class Peers:
         else:
             return None
         return None if agent is None else self._remember(segment, agent, peer)
+
+    async def seek(self, path: bytes) -> None:
+        """Ask the store about the agent in a path, if other nodes may know it and this one does not."""
+        named = _IN_PATH(path)
+        if named is not None:
+            await self._registry.find(named[1].decode())
+
+    def unknown(self, segment: bytes, go_on: Callable[[Peer | None], None]) -> Exception:
+        """Give what to raise for an agent that `find` does not know.
+
+        Other nodes may know it: then the store is asked, and `go_on` called with what `find` says after that.
+        """
+        if not is_agent_id(segment) or not self._registry.may_be_elsewhere(segment.decode()):
+            return not_found(segment)
+        task = asyncio.ensure_future(self._registry.find(segment.decode()))
+        self._asking.add(task)
+
+        def asked(task: asyncio.Future[Any]) -> None:
+            self._asking.discard(task)
+            go_on(None if task.cancelled() or task.exception() else self.find(segment))
+
+        task.add_done_callback(asked)
+        return Asking()
 
     def change_credentials(self, credentials: Mapping[str, str | None]) -> None:
         """Show agents other tokens from the next call on; see `__init__`."""

@@ -41,7 +41,16 @@ _REFUSALS: Final = {
 class Rest:
     """Judges a request and hands it on."""
 
-    def __init__(self, app: ASGI, gate: Gate, metrics: Metrics, logs: Logs, *, own_metrics: bool) -> None:
+    def __init__(
+        self,
+        app: ASGI,
+        gate: Gate,
+        metrics: Metrics,
+        logs: Logs,
+        *,
+        own_metrics: bool,
+        seek: Callable[[bytes], Awaitable[None]],
+    ) -> None:
         """Take Litestar's application and what judges.
 
         Args:
@@ -50,12 +59,14 @@ class Rest:
             metrics: Writes `/metrics`.
             logs: Gets an audit line for each refusal.
             own_metrics: `/metrics` has no listener of its own, and stands here.
+            seek: Asks other nodes about the agent that a path names, if it is not known here.
         """
         self._app = app
         self._gate = gate
         self._metrics = metrics
         self._logs = logs
         self._own_metrics = own_metrics
+        self._seek = seek
 
     async def lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Start and stop the application."""
@@ -83,6 +94,7 @@ class Rest:
         elif path == b"/metrics" and self._own_metrics:
             await serve_metrics(self._metrics, scope, send)
         else:
+            await self._seek(path)
             scope["scheme"] = sent.scheme
             scope["headers"] = _as_sent(scope["headers"], sent)
             scope["vitalgate.identity"] = verdict.identity

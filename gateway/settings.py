@@ -19,7 +19,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from gateway.errors import StartError
 from gateway.settings_model import (
-    LATER,
     RULES,
     SECTIONS,
     A2ASettings,
@@ -36,7 +35,6 @@ from gateway.settings_model import (
     default_store_url,
 )
 from gateway.settings_sources import (
-    PREFIX,
     Layer,
     Path,
     config_path,
@@ -48,6 +46,7 @@ from gateway.settings_sources import (
     variable,
     vitalgate_layer,
 )
+from registry.redis_url import masked
 
 __all__ = [
     "A2ASettings",
@@ -68,8 +67,6 @@ __all__ = [
 ]
 
 DEFAULT = "default"
-_PASSWORD = re.compile(r"(://[^/:@]*:)[^/@]*@")
-_NOT_YET = "not available in this version"
 
 _EXPECTED = {
     "bool_parsing": "must be true or false",
@@ -190,8 +187,6 @@ def _describe(layer: Layer, path: Path, text: str) -> str:
 
 def _unknown(path: Path) -> str:
     name = dotted(path)
-    if name in LATER:
-        return _NOT_YET
     around = path[:-1]
     siblings = (
         list(SECTIONS)
@@ -259,13 +254,11 @@ def _unknown_variables(settings: Settings, environ: Mapping[str, str]) -> Iterat
     named |= {settings.auth.secret_env} if settings.auth.secret_env else set()
     known = [variable(name) for name in field_names()]
     for name in unknown_variables(environ, named):
-        target = name.removeprefix(PREFIX).lower().replace("__", ".", 1)
-        later = target in LATER or target.partition(".")[0] in LATER
-        yield f"{name}: " + (_NOT_YET if later else "unknown variable" + _suggestion(name.upper(), known))
+        yield f"{name}: unknown variable" + _suggestion(name.upper(), known)
 
 
 def shown(settings: Settings) -> dict[str, dict[str, Any]]:
     """The settings as plain data for people to see, secrets masked."""
     data: dict[str, dict[str, Any]] = settings.model_dump(by_alias=True)
-    data["registry"]["url"] = _PASSWORD.sub(r"\1***@", data["registry"]["url"])
+    data["registry"]["url"] = masked(data["registry"]["url"])
     return data

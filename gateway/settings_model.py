@@ -3,7 +3,7 @@
 What each means stands in ``docs/configuration.md``; a test holds the two together.
 
 A field is here only if its feature exists: accepting ``auth.enable: true`` without enforcing it would be a
-hole. What later versions bring stands in ``LATER``, so that its refusal can say so.
+hole.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from gateway.settings_types import (
     Hosts,
     Interval,
     JwksUrl,
+    KeyPrefix,
     Leeway,
     LogFormat,
     LogLevel,
@@ -53,13 +54,7 @@ from gateway.settings_types import (
     VariableName,
     expected,
 )
-
-LATER = frozenset(
-    {
-        "registry.key_prefix",
-    }
-)
-"""Sections and fields of contract 4 that this version does not have yet."""
+from registry.redis_url import DEFAULT_PREFIX
 
 KUBEMQ_VARIABLES: Mapping[str, str] = {
     "CONNECTORSA2_A_ENABLE": "a2a.enable",
@@ -137,6 +132,7 @@ class RegistrySettings(Section):
     """Where registrations are kept."""
 
     url: StoreUrl = Field(default_factory=lambda: default_store_url(os.environ))
+    key_prefix: KeyPrefix = DEFAULT_PREFIX
 
 
 class Credential(Section):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from registry.redis_url import read_address
 from registry.url import parse_url
 
 _LONGEST = 1_000_000_000  # seconds; the timers of event loops overflow not far beyond
@@ -101,9 +102,13 @@ def _host_rule(text: str) -> str:
 
 def _store_url(text: str) -> str:
     if re.match(r"rediss?:|redis\+sentinel:", text):
-        raise expected("Redis is not available in this version; must be memory:// or sqlite:///FILE")
+        try:
+            read_address(text)
+        except ValueError as error:
+            raise expected(str(error)) from None
+        return text
     if text != "memory://" and re.fullmatch(r"sqlite:///[^\x00-\x1f]+", text) is None:
-        raise expected("must be memory:// or sqlite:///FILE")
+        raise expected("must be memory://, sqlite:///FILE or a redis:// URL")
     if text.startswith("sqlite:///:memory:"):
         raise expected("is no file; registrations that need not last are kept by memory://")
     return text
@@ -133,6 +138,9 @@ VariableName = Annotated[Text, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of
 MetricName = Annotated[Text, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "letters, digits and underscores")]
 AgentId = Annotated[str, _matching(AGENT_ID, "an agent id: lower-case letters, digits and inner hyphens")]
 PublicUrl = Annotated[Text, AfterValidator(_public_url)]
+KeyPrefix = Annotated[
+    str, Field(min_length=1, max_length=64), _matching(r"[\x21-\x7e]+", "visible ASCII without blanks")
+]
 StoreUrl = Annotated[Text, AfterValidator(_store_url)]
 Origins = Annotated[tuple[Annotated[Text, AfterValidator(_origin)], ...], BeforeValidator(_as_tuple)]
 Hosts = Annotated[tuple[Host, ...], BeforeValidator(_as_tuple)]

@@ -78,13 +78,13 @@ def test_without_a_command_the_help_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["serve"], ["config", "show"]])
 def test_every_mistake_in_the_configuration_is_a_line_and_1(tmp_path: Path, command: list[str]) -> None:
     """Contract 4."""
-    (tmp_path / "it.yaml").write_text("a2a: {max_agents: -1, enable: S3CRET}\nregistry: {key_prefix: x}\n")
+    (tmp_path / "it.yaml").write_text("a2a: {max_agents: -1, enable: S3CRET}\nregistry: {key_prefx: x}\n")
     result = run(*command, "--config", "it.yaml", home=tmp_path, VITALGATE_LOG__LEVEL="S3CRET")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.splitlines() == [
         "vitalgate: it.yaml:1: a2a.enable: must be true or false",
         "vitalgate: it.yaml:1: a2a.max_agents: must be greater than or equal to 0",
-        "vitalgate: it.yaml:2: registry.key_prefix: not available in this version",
+        "vitalgate: it.yaml:2: registry.key_prefx: unknown setting; did you mean registry.key_prefix?",
         "vitalgate: VITALGATE_LOG__LEVEL: log.level: must be 'debug', 'info', 'warning' or 'error'",
     ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from gateway.settings import Settings, load
-from gateway.settings_model import KUBEMQ_VARIABLES, LATER, SECTIONS
+from gateway.settings_model import KUBEMQ_VARIABLES
 from gateway.settings_sources import field_names, variable
 
 PAGE = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text()
@@ -52,8 +52,3 @@ def test_the_example_is_a_right_file(tmp_path: Path) -> None:
         settings = load(str(file), {"HOME": "/"}).settings
         for section, values in yaml.safe_load(block).items():
             assert values.keys() <= getattr(settings, section).model_fields_set
-
-
-def test_no_setting_is_both_there_and_of_a_later_version() -> None:
-    assert LATER.isdisjoint(field_names())
-    assert LATER.isdisjoint(SECTIONS)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.settings import Settings, SettingsError, load, shown
-from gateway.settings_model import KUBEMQ_VARIABLES, LATER
+from gateway.settings_model import KUBEMQ_VARIABLES
 from gateway.settings_sources import field_names, variable
 
 HOME = {"HOME": "/home/ada"}
@@ -294,9 +294,14 @@ def test_every_mistake_of_every_source_is_named_at_once(file) -> None:
         ("metrics: {port: 9090}\n", "FILE:1: metrics.port: must differ from server.port "),
         ("metrics: {host: 127.0.0.2, port: 9090}\n", "FILE:1: metrics.port: must differ from server.port "),
         ("registry: {url: 'sqlite:///:memory:'}\n", "FILE:1: registry.url: is no file; "),
-        ("registry: {url: 'redis://h'}\n", "FILE:1: registry.url: Redis is not available in this version; "),
-        ("registry: {url: 'sqlite:///'}\n", "FILE:1: registry.url: must be memory:// or sqlite:///FILE"),
-        ("registry: {url: /tmp/x.db}\n", "FILE:1: registry.url: must be memory:// or sqlite:///FILE"),
+        ("registry: {url: 'redis://'}\n", "FILE:1: registry.url: must be redis[s]://"),
+        (
+            "registry: {url: 'redis://a,b'}\n",
+            "FILE:1: registry.url: must name one host; several are for redis+sentinel://",
+        ),
+        ("registry: {key_prefix: 'a b'}\n", "FILE:1: registry.key_prefix: must be visible ASCII without blanks"),
+        ("registry: {url: 'sqlite:///'}\n", "FILE:1: registry.url: must be memory://, sqlite:///FILE or a redis:// URL"),
+        ("registry: {url: /tmp/x.db}\n", "FILE:1: registry.url: must be memory://, sqlite:///FILE or a redis:// URL"),
         (
             "upstream: {deny_hosts: [10.0.0.1/8]}\n",
             "FILE:1: upstream.deny_hosts[0]: must be a network such as 10.0.0.0/8",
@@ -379,7 +384,7 @@ def test_a_file_that_cannot_be_read(path: str, why: str) -> None:
         ("VITALGATE_UPSTREAM__CREDENTIALS__AGENT", "x", "unknown variable"),
         ("VITALGATE_A2A", "{}", "unknown variable"),
         ("vitalgate_log__level", "info", "unknown variable; did you mean VITALGATE_LOG__LEVEL?"),
-        ("VITALGATE_REGISTRY__KEY_PREFIX", "x", "not available in this version"),
+        ("VITALGATE_REGISTRY__KEY_PREFIX", "a b", "registry.key_prefix: must be visible ASCII without blanks"),
         ("VITALGATE_SERVER_PORT", "9091", "unknown variable; did you mean VITALGATE_SERVER__PORT?"),
         ("VITALGATE_PORT", "9091", "unknown variable"),
     ],
@@ -404,14 +409,6 @@ def test_variables_kubernetes_sets_for_a_service_called_vitalgate_are_nobodys_mi
             "VITALGATE_METRICS_PORT": "tcp://10.0.0.8:8080",
         },
     )
-
-
-@pytest.mark.parametrize("name", sorted(LATER))
-def test_settings_of_later_versions_are_refused_and_say_so(file, name: str) -> None:
-    """Contract 6.1: ``auth.enable: true`` must not be taken and left unenforced."""
-    section, _, field = name.partition(".")
-    (found,) = problems(file(f"{section}: {{{field or 'enable'}: 1}}\n"))
-    assert found == f"FILE:1: {name}: not available in this version"
 
 
 @pytest.mark.parametrize(

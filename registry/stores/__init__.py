@@ -9,14 +9,12 @@ from typing import Protocol
 from registry.agent import Agent, Lease, Registration
 from registry.clock import Clock
 from registry.errors import StoreError
+from registry.redis_url import DEFAULT_PREFIX, SCHEMES
 from registry.stores.ledger import News
 from registry.stores.memory import MemoryStore
 from registry.stores.sqlite import SqliteStore
 
 _SQLITE = "sqlite:///"
-_REDIS = ("redis://", "rediss://", "redis+sentinel://")
-DEFAULT_PREFIX = "_AGENTS_."
-"""What the names of the registry's keys in Redis begin with (contract 4)."""
 
 
 class Store(Protocol):
@@ -114,7 +112,7 @@ def open_store(url: str, clock: Clock | None = None, *, key_prefix: str = DEFAUL
         return MemoryStore(clock)
     if url.startswith(_SQLITE) and (file := url.removeprefix(_SQLITE)) and file.isprintable():
         return SqliteStore(_path(file), clock)
-    if url.startswith(_REDIS):
+    if url.startswith(SCHEMES):
         from registry.stores.redis.store import RedisStore  # slow to import, and not needed by most
 
         return RedisStore(url, key_prefix, clock)

@@ -19,7 +19,7 @@ from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnec
 from redis.backoff import NoBackoff
 
 from registry.errors import StoreUnavailable
-from registry.stores.redis.address import Address
+from registry.redis_url import Address
 
 MOST = 16
 """Commands under way at once; others wait for their turn."""

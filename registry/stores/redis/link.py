@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from registry.clock import Clock
 from registry.errors import StoreError, StoreUnavailable
-from registry.stores.redis.address import read_address
+from registry.redis_url import read_address
 from registry.stores.redis.connections import Connections, Disconnected, UnknownScript
 from registry.stores.redis.listener import Listener
 from registry.stores.redis.script import DONE, OFF, STRANGE, Script
@@ -68,7 +68,7 @@ class Link:
         """Nothing is touched before `open`.
 
         Args:
-            url: redis://, rediss:// or redis+sentinel://, see `registry.stores.redis.address`.
+            url: redis://, rediss:// or redis+sentinel://, see `registry.redis_url`.
             prefix: what the names of all keys and channels begin with.
             clock: its monotonic clock carries cluster time on between two contacts.
             timeout: seconds that one step may take, reconnecting included.

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
+DEFAULT_PREFIX = "_AGENTS_."
+"""What the names of all keys begin with, if nothing else is set (contract 4)."""
 SCHEMES = ("redis://", "rediss://", "redis+sentinel://")
 _PORT, _SENTINEL_PORT = 6379, 26379
 _OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
@@ -38,11 +40,14 @@ class Address:
 
 def masked(url: str) -> str:
     """The URL with ``***`` in place of what may be a password, well-formed or not."""
+    if not url.startswith(SCHEMES):
+        return url
     scheme, mark, rest = url.partition("://")
+    rest, question, query = rest.partition("?")
     credentials, at, place = rest.rpartition("@")
     if at:
-        rest = f"{credentials.partition(':')[0]}:***@{place}" if ":" in credentials else f"***@{place}"
-    return scheme + mark + re.sub(r"(password=)[^&]*", r"\1***", rest)
+        rest = f"{credentials.partition(':')[0]}:***@{place}"
+    return scheme + mark + rest + question + re.sub(r"(password=)[^&]*", r"\1***", query)
 
 
 def read_address(url: str) -> Address:
