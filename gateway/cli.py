@@ -27,6 +27,12 @@ ELSEWHERE: Mapping[str, str] = {
     "check": "healthcheck.cli:check",
     "handoff": "healthcheck.cli:handoff",
     "explain": "gateway.explain:command",
+    "agents": "gateway.operator.commands:agents",
+    "send": "gateway.operator.commands:send",
+    "stream": "gateway.operator.commands:stream",
+    "nodes": "gateway.operator.commands:nodes",
+    "reload": "gateway.operator.commands:reload",
+    "completion": "gateway.operator.commands:completion",
 }
 """Commands that live in other modules, as "module:command"; imported when they are asked for."""
 

@@ -19,6 +19,8 @@ from gateway.settings_model import KUBEMQ_VARIABLES, SECTIONS
 
 PREFIX = "VITALGATE_"
 CONFIG_VARIABLE = "VITALGATE_CONFIG"
+#: What the operator commands read (`gateway/operator/endpoint.py`); no settings, and no mistake beside them.
+OPERATOR_VARIABLES = ("VITALGATE_URL", "VITALGATE_TOKEN", "VITALGATE_TOKEN_FILE")
 
 Path = tuple[str | int, ...]
 _LARGEST_FILE = 1024 * 1024  # bytes; a mistaken path to a device or a log must not fill the memory
@@ -220,7 +222,7 @@ def unknown_variables(environ: Mapping[str, str], named: set[str]) -> list[str]:
 
     Kubernetes sets variables for every service, one called "vitalgate" included: those are nobody's mistake.
     """
-    known = {CONFIG_VARIABLE, *(variable(name) for name in field_names()), *named}
+    known = {CONFIG_VARIABLE, *OPERATOR_VARIABLES, *(variable(name) for name in field_names()), *named}
     ours = (name for name in environ if name.upper().startswith(PREFIX) and name not in known)
     return sorted(name for name in ours if not _is_service_link(name, environ[name]))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -200,7 +199,7 @@ async def test_a_new_key_in_the_same_file(tmp_path: Path) -> None:
 
 
 async def test_how_often_agents_are_checked(tmp_path: Path) -> None:
-    """Health contract 7, contract 8: an agent whose next check was an hour away is looked at by the new interval."""
+    """Health contract 7, contract 8: the next check was an hour away."""
     seldom = {"health": {"enable": True, "interval_seconds": 3600}}
     async with A2APeer() as peer, GatewayProcess(tmp_path, seldom) as gateway:
         await gateway.register({"agent_id": "peer", "name": "Peer", "url": peer.url, **card_of(peer)})
@@ -212,12 +211,8 @@ async def test_how_often_agents_are_checked(tmp_path: Path) -> None:
             "health.routing",
         ]
 
-        async def results() -> int:
-            return len((await gateway.http.get("/agents/peer/health/history")).json()["results"])
-
-        async with asyncio.timeout(10):
-            while await results() < 5:
-                await asyncio.sleep(0.05)
+        asked = len(peer.requests)
+        await eventually(lambda: len(peer.requests) >= asked + 10, within=10)
 
 
 async def test_another_routing_rule_opens_and_closes_at_once() -> None:

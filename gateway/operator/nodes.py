@@ -1,0 +1,53 @@
+"""`vitalgate nodes` and `vitalgate reload`: the gateway itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.operator import output
+from gateway.operator.agents import Document, age, ask, mapping, members
+from gateway.operator.endpoint import Endpoint
+from gateway.operator.output import Column
+
+_NODES: Final = (
+    Column("NODE", whole=True),
+    Column("HOST", whole=True),
+    Column("PID", whole=True),
+    Column("VERSION", whole=True),
+    Column("UP", whole=True),
+    Column("ADDRESS"),
+    Column("LOAD"),
+)
+
+
+def show_nodes(endpoint: Endpoint, seconds: float, as_json: bool) -> None:
+    """Show the nodes of a cluster."""
+    answer = ask(endpoint, seconds, "GET", "nodes")
+    if as_json:
+        output.write_document(answer.body)
+        return
+    document = answer.document()
+    found = members(document if isinstance(document, list) else mapping(document).get("nodes"))
+    output.write_table(_NODES, [_node(one) for one in found])
+
+
+def _node(one: Document) -> Sequence[object]:
+    load = [f"{name}={value}" for name, value in mapping(one.get("load")).items()]
+    known = [one.get(name) for name in ("node_id", "host", "pid", "version")]
+    return [*known, age(one.get("started_at")), one.get("address"), " ".join(load)]
+
+
+def reload(endpoint: Endpoint, seconds: float, as_json: bool) -> None:
+    """Have the gateway read its settings again (contract 8)."""
+    answer = ask(endpoint, seconds, "POST", "admin/reload")
+    if as_json:
+        output.write_document(answer.body)
+        return
+    outcome = mapping(answer.document())
+    changed, fixed = outcome.get("changed"), outcome.get("unchanged_until_restart")
+    if not changed and not fixed:
+        output.write("nothing has changed\n")
+    for names, words in ((changed, "changed"), (fixed, "needs a restart")):
+        for name in names if isinstance(names, list) else ():
+            output.write(output.lines_of(f"{words}: {name}") + "\n")
