@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,16 @@ def _replication(server: Valkey) -> bytes:
         info = server.do("INFO", "replication")
         return b"\n".join(f"{name}:{value}".encode() for name, value in info.items())
     return b""
+
+
+def moving_time(server: Valkey, prefix: str) -> Callable[[float], None]:
+    """What moves the cluster time of all nodes with that prefix, as if it had passed and contact had lasted."""
+
+    def move(seconds: float) -> None:
+        for name in ("clock", "contact"):
+            server.do("INCRBY", prefix + name, round(seconds * 1_000_000))
+
+    return move
 
 
 def wait_for(condition: Any, within: float = START_SECONDS) -> None:
