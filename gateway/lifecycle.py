@@ -45,6 +45,8 @@ class Lifecycle:
         self._drain_seconds = drain_seconds
         self._stop = asyncio.Event()
         self._idle = asyncio.Event()
+        self._starters: list[Callable[[], None]] = []
+        self._leavers: list[Callable[[], None]] = []
         self._closers: list[Callable[[], None]] = []
         self._hung_up = False
         self._on_hangup: Callable[[], None] | None = None
@@ -58,6 +60,10 @@ class Lifecycle:
         self.in_flight -= 1
         if self.refusing and not self.in_flight:
             self._idle.set()
+
+    def on_leave(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once when the end begins, before the drain. It must not block."""
+        self._leavers.append(callback)
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once when the drain is over, to end what is left. It must not block."""
@@ -75,10 +81,16 @@ class Lifecycle:
         if self._on_hangup is not None:
             self._on_hangup()
 
+    def on_start(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once calls are served."""
+        self._starters.append(callback)
+
     def started(self) -> None:
         """Everything needed to serve is there."""
         if self.phase is Phase.STARTING:
             self._enter(Phase.SERVING)
+            for callback in self._starters:
+                callback()
 
     def stop(self) -> None:
         """Ask for the drain (idempotent); it begins wherever `stopping()` is awaited."""
@@ -91,16 +103,20 @@ class Lifecycle:
     async def drain(self) -> None:
         """Go from serving to closing; ends as soon as no call is in flight, or when the time is up."""
         self._enter(Phase.LEAVING)
+        self._call(self._leavers)
         await asyncio.sleep(self._shutdown_delay_seconds)
         self._enter(Phase.REFUSING)
         if self.in_flight:
             await self._calls_to_end()
         self._enter(Phase.CLOSING)
-        for close in self._closers:
+        self._call(self._closers)
+
+    def _call(self, callbacks: list[Callable[[], None]]) -> None:
+        for callback in callbacks:
             try:
-                close()
+                callback()
             except Exception:
-                logger.exception("closing down: %r failed, the rest goes on", close)
+                logger.exception("closing down: %r failed, the rest goes on", callback)
 
     async def _calls_to_end(self) -> None:
         try:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -53,10 +53,14 @@ class LogWriter:
     """Writes lines to a file descriptor from a thread of its own, in order.
 
     The thread is woken once per batch, not once per line: lines wait up to a twentieth of a second.
+
+    Where several processes write to the same descriptor, each has a number, which its lines bear. A pipe keeps
+    what is written to it at once together only up to PIPE_BUF: they write that much at a time, and whole lines.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, worker: int | None = None) -> None:
         self._fd = fd
+        self._worker = worker
         self._lines: deque[bytes] = deque()
         self._pending = 0
         self._closing = False
@@ -92,16 +96,42 @@ class LogWriter:
             self._write_batch()
 
     def _write_batch(self) -> None:
-        batch = b"".join(self._lines.popleft() for _ in range(len(self._lines)))
-        left = memoryview(b"\n" + batch if self._torn else batch)
+        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        if self._worker is None:
+            self._write_piece(b"".join(lines))
+        else:
+            for piece in pieces([marked(line, self._worker) for line in lines], select.PIPE_BUF):
+                self._write_piece(piece)
+        self._pending -= sum(map(len, lines))
+
+    def _write_piece(self, piece: bytes) -> None:
+        left = memoryview(b"\n" + piece if self._torn else piece)
         try:
             while left:
                 written = _write_some(self._fd, left)
                 self._torn = left[written - 1] != ord("\n")
                 left = left[written:]
         except OSError:  # the reader of our log is gone, or the disk is full; serving goes on
-            self.dropped += min(bytes(left).count(b"\n"), batch.count(b"\n"))
-        self._pending -= len(batch)
+            self.dropped += min(bytes(left).count(b"\n"), piece.count(b"\n"))
+
+
+def marked(line: bytes, worker: int) -> bytes:
+    """Add the number of the process to a line."""
+    if line.startswith(b"{"):
+        return b'%b,"worker":%d}\n' % (line[:-2], worker)
+    return b"%b worker=%d\n" % (line[:-1], worker)
+
+
+def pieces(lines: Sequence[bytes], size: int) -> Iterator[bytes]:
+    """Join lines to pieces of at most that many bytes; a line that is longer is a piece of its own."""
+    piece = b""
+    for line in lines:
+        if piece and len(piece) + len(line) > size:
+            yield piece
+            piece = b""
+        piece += line
+    if piece:
+        yield piece
 
 
 def _write_some(fd: int, text: memoryview) -> int:
@@ -116,20 +146,23 @@ def _write_some(fd: int, text: memoryview) -> int:
 
 
 class Clock:
-    """Writes the time cheaply: the text of the second is kept for as long as it lasts."""
+    """Writes the time cheaply: texts are kept for as long as they are true."""
 
     def __init__(self) -> None:
-        self._second = -1
-        self._text = ""
+        self._second = self._millisecond = -1
+        self._text = self._whole = ""
 
     def __call__(self) -> str:
         """Give the time as RFC 3339 in UTC with milliseconds."""
-        nanoseconds = time.time_ns()
-        second = nanoseconds // 1_000_000_000
-        if second != self._second:
-            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
-            self._second = second
-        return f"{self._text}{nanoseconds // 1_000_000 % 1000:03d}Z"
+        millisecond = time.time_ns() // 1_000_000
+        if millisecond != self._millisecond:
+            self._millisecond = millisecond
+            second = millisecond // 1000
+            if second != self._second:
+                self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+                self._second = second
+            self._whole = f"{self._text}{millisecond % 1000:03d}Z"
+        return self._whole
 
 
 now: Final = Clock()
@@ -198,9 +231,19 @@ class _Handler(logging.Handler):
 class Logs:
     """The log of one process: `event` for what happens seldom, `call` for each call."""
 
-    def __init__(self, *, level: str, form: str, calls: bool, fd: int | None = None) -> None:
-        """Open the log. `form` is json or text; `calls` writes a line per call at level info."""
-        self._writer = LogWriter(sys.stderr.fileno() if fd is None else fd)
+    def __init__(
+        self, *, level: str, form: str, calls: bool, fd: int | None = None, worker: int | None = None
+    ) -> None:
+        """Open the log.
+
+        Args:
+            level: The lowest level that is written.
+            form: json or text.
+            calls: Writes a line per call, at level info.
+            fd: Where to; by default standard error.
+            worker: The number of this process where several write to the same place.
+        """
+        self._writer = LogWriter(sys.stderr.fileno() if fd is None else fd, worker)
         self._handler = _Handler(self._writer, _FORMATS[form])
         self._logger = logging.getLogger("gateway")
         self.change(level=level, form=form, calls=calls)

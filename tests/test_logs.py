@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gateway.logs import CallLine, Logs, LogWriter, as_text, now
+from gateway.logs import CallLine, Logs, LogWriter, as_text, now, pieces
 
 
 @pytest.fixture
@@ -234,3 +234,28 @@ def test_no_value_forges_a_field(value: str, shown: str) -> None:
     """Contract 8: a caller chooses the method's name, not what else the line says."""
     line = as_text({"time": "t", "level": "info", "event": value, "method": value, "outcome": "failed"}).decode()
     assert line == f"t info {shown} method={shown} outcome=failed\n"
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_lines_bear_the_number_of_the_worker(path: Path, form: str) -> None:
+    logs = open_logs(path, form=form, worker=3)
+    logs.event("a brace }", x="1")
+    logs.call(line())
+    logs.audit("call", caller="me", agent="echo", outcome="ok")
+    logs.close()
+    lines = path.read_text().splitlines()
+    assert len(lines) == 3
+    if form == "json":
+        assert [json.loads(text)["worker"] for text in lines] == [3, 3, 3]
+    else:
+        assert all(text.endswith(" worker=3") for text in lines)
+
+
+def test_workers_write_whole_lines_at_a_time_to_a_pipe_they_share() -> None:
+    """What is written at once to a pipe stays together up to PIPE_BUF: more would mingle with others' lines."""
+    lines = [b"x" * length + b"\n" for length in (10, 4000, 100, 5000, 1, 4094, 4095)]
+    found = list(pieces(lines, select.PIPE_BUF))
+    assert b"".join(found) == b"".join(lines)
+    assert all(piece.endswith(b"\n") for piece in found)
+    assert [len(piece) for piece in found] == [4012, 101, 5001, 2, 4095, 4096]
+    assert list(pieces([], 10)) == []
