@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +29,7 @@ from gateway.listeners import Listeners, announce
 from gateway.logs import Logs
 from gateway.messages import Request
 from gateway.metrics import Metrics, watch_loop
+from gateway.nodes import this_node
 from gateway.own_health import own_health
 from gateway.peers import Peers
 from gateway.probes import ProbeTransport
@@ -52,6 +53,7 @@ from registry.stores import open_store
 
 if TYPE_CHECKING:
     from gateway.auth import Authenticator
+    from gateway.worker import Worker
 
 VERSION = version("vitalgate")
 
@@ -64,16 +66,24 @@ def serve(
     Raises:
         StartError: it cannot start; the text is one line.
     """
-    logs = Logs(level=settings.log.level, form=settings.log.format, calls=settings.log.calls)
-    try:
-        lifecycle = Lifecycle(
-            shutdown_delay_seconds=settings.server.shutdown_delay_seconds,
-            drain_seconds=settings.server.drain_seconds,
-        )
-        listeners = Listeners.bind(settings)
-        run(lambda: serve_on(listeners, settings, lifecycle, logs, environ, reread), lifecycle)
-    finally:
-        logs.close()
+    with closing(Logs(level=settings.log.level, form=settings.log.format, calls=settings.log.calls)) as logs:
+        serve_as(Listeners.bind(settings), settings, logs, environ, reread)
+
+
+def serve_as(
+    listeners: Listeners,
+    settings: Settings,
+    logs: Logs,
+    environ: Mapping[str, str] = os.environ,
+    reread: Callable[[], Settings] | None = None,
+    worker: Worker | None = None,
+) -> None:
+    """Run the gateway on sockets that are bound; see `serve`. `worker`: as one of several processes."""
+    lifecycle = Lifecycle(
+        shutdown_delay_seconds=settings.server.shutdown_delay_seconds,
+        drain_seconds=settings.server.drain_seconds,
+    )
+    run(lambda: serve_on(listeners, settings, lifecycle, logs, environ, reread, worker), lifecycle)
 
 
 async def serve_on(
@@ -83,6 +93,7 @@ async def serve_on(
     logs: Logs,
     environ: Mapping[str, str],
     reread: Callable[[], Settings] | None = None,
+    worker: Worker | None = None,
 ) -> None:
     """Build the gateway in the running event loop and serve until `lifecycle.stop()`, drain included.
 
@@ -92,26 +103,33 @@ async def serve_on(
     metrics = Metrics(settings.metrics.namespace, VERSION)
     guard = parts.guard(settings, listeners.on_loopback)
     upstream = parts.upstream(settings, guard)
+    store = open_store(settings.registry.url, key_prefix=settings.registry.key_prefix)
     registry = Registry(
-        open_store(settings.registry.url, key_prefix=settings.registry.key_prefix),
+        store,
         ttl_seconds=settings.a2a.agent_ttl_seconds,
         max_agents=settings.a2a.max_agents,
         check_url=guard.check_url,
         count=metrics.operation,
     )
-    health = Health(settings, environ, registry, upstream, metrics, lifecycle)
+    node = this_node(secrets.token_hex(4), VERSION, listeners.addresses()["api"])
+    link = getattr(store, "link", None)  # only a store that nodes share has one
+    health = Health(settings, environ, registry, upstream, metrics, lifecycle, node=node, link=link)
     reload = _reload(settings, reread, health, logs)
+    if worker is not None:
+        worker.attend(metrics.page, lifecycle)
+        reload.told, reload.others = worker.took, worker.spread
     watcher = asyncio.create_task(watch_loop(metrics))
     try:
         await registry.start()
-        health.start()
+        await health.start()
         lifecycle.on_close(upstream.cancel_all)
         async with _authentication(settings, environ, logs, listeners.on_loopback, reload) as auth:
             app = _application(
                 listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, health, auth, reload
             )
             lifecycle.on_hangup(reload.hang_up)
-            announce(listeners, settings, logs, VERSION)
+            if worker is None:  # the parent of workers speaks for all
+                announce(listeners, settings, logs, VERSION)
             await serve_sockets(
                 cast(ASGI3Application, app),
                 api=listeners.api,
@@ -185,7 +203,7 @@ def _application(
         logs,
         lifecycle,
         parts.rules(settings),
-        instance=secrets.token_hex(4),
+        instance=health.nodes.id,
         loop=asyncio.get_running_loop(),
         caller_line=lru_cache(maxsize=1024)(caller_line),
         rewrite_card=_card_rewriter(terms, gate),

@@ -80,11 +80,13 @@ def cli() -> None:
 @click.option("--config", metavar="FILE", help=_CONFIG_HELP)
 @click.option("--host", help="Address to listen on, whatever the configuration says.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes any free one.")
+@click.option("--workers", metavar="N", default="1", help="Processes that share the port; auto: one per core.")
 @click.option("--demo", is_flag=True, help="Also run the demo agent and print a command that calls it.")
-def serve(config: str | None, host: str | None, port: int | None, demo: bool) -> None:
+def serve(config: str | None, host: str | None, port: int | None, workers: str, demo: bool) -> None:
     """Run the gateway until SIGTERM or SIGINT.
 
     Open calls may finish (server.drain_seconds); a second signal ends it at once.
+    Several workers need a registry that they can share: Redis or Valkey.
 
     \b
     Examples:
@@ -92,6 +94,7 @@ def serve(config: str | None, host: str | None, port: int | None, demo: bool) ->
       vitalgate serve --demo
       vitalgate serve --config /etc/vitalgate.yaml --host 0.0.0.0
       VITALGATE_A2A__AGENT_TTL_SECONDS=60 vitalgate serve
+      VITALGATE_REGISTRY__URL=redis://127.0.0.1 vitalgate serve --workers auto
     """
     options = {"server.host": host, "server.port": port}
     given = {name: value for name, value in options.items() if value is not None}
@@ -100,13 +103,26 @@ def serve(config: str | None, host: str | None, port: int | None, demo: bool) ->
         raise click.UsageError("--demo has no token here; run vitalgate demo --token-env NAME beside it")
     if demo and settings.server.port == 0:
         raise click.UsageError("--demo needs a port to find the gateway at; 0 lets the system choose one")
-    from gateway import app, server
-    from gateway.settings import load
+    from gateway import server
+    from gateway.worker_count import worker_count
     from registry.errors import StoreError
 
+    try:
+        count = worker_count(workers, settings)
+    except ValueError as error:
+        raise click.UsageError(f"--workers {workers}: {error}") from None
     with _start_errors(server.BindError, server.StartError, StoreError):
         with _demo_beside(settings) if demo else nullcontext():
-            app.serve(settings, reread=lambda: load(config, os.environ, given).settings)
+            if count == 1:
+                from gateway import app
+                from gateway.settings import load
+
+                app.serve(settings, reread=lambda: load(config, os.environ, given).settings)
+            else:
+                from gateway.workers import Source
+                from gateway.workers import serve as serve_all
+
+                sys.exit(serve_all(settings, Source(config, given), count))
 
 
 @cli.group(name="config", cls=click.RichGroup)

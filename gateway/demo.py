@@ -146,7 +146,7 @@ _SENTENCES: Mapping[State, str] = {
     State.UNAVAILABLE: "{0.gateway} is not available ({0.reason}); trying again",
     State.FORGOTTEN: "{0.gateway} has forgotten the demo agent; registering again",
     State.REFUSED: "{0.gateway} refuses the demo agent: {0.reason}; trying again",
-    State.LINGERING: "{0.gateway} cannot be told that the demo agent leaves ({0.reason}); the registration will expire",
+    State.LINGERING: "{0.gateway} cannot be told of the end ({0.reason}); the registration will expire",
 }
 
 

@@ -72,6 +72,10 @@ class Reload:
         self._read = read
         self._follow: list[tuple[tuple[str, ...], Callable[[Settings], None]]] = []
         self._prepare: list[Prepare] = []
+        self.told: Callable[[Settings], None] = _nobody
+        """Told what holds after each reload."""
+        self.others: Callable[[], None] = _nobody
+        """Has the processes beside this one, if there are any, read them again, too."""
         self._running = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -97,6 +101,16 @@ class Reload:
         except Exception:  # the edge: a signal has nobody to tell
             logger.exception("reading the settings again failed, nothing was changed")
 
+    async def everywhere(self) -> Outcome:
+        """Read the settings again in all processes that share this one's port; the outcome is this one's.
+
+        Raises:
+            ReloadError: nothing was changed.
+        """
+        outcome = await self()
+        self.others()
+        return outcome
+
     async def __call__(self) -> Outcome:
         """Read the settings again; what becomes of it stands in the log, too.
 
@@ -120,11 +134,16 @@ class Reload:
         for prefixes, follower in self._follow:
             if any(name.startswith(prefixes) for name in outcome.changed):
                 follower(settings)
+        self.told(settings)
         outcome = Outcome(_sorted({*outcome.changed, *renewed}), outcome.unchanged_until_restart)
         fields = {name: list(getattr(outcome, name)) for name in ("changed", "unchanged_until_restart")}
         level = logging.WARNING if outcome.unchanged_until_restart else logging.INFO
         logger.log(level, "settings read again", extra={"fields": fields})
         return outcome
+
+
+def _nobody(*_: object) -> None:
+    pass
 
 
 def _refused(problems: list[str]) -> ReloadError:

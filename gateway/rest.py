@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -140,7 +140,14 @@ def with_headers(send: Send, further: Headers) -> Send:
     return wrapped
 
 
-async def serve_metrics(metrics: Metrics, scope: Scope, send: Send) -> None:
+class Pages(Protocol):
+    """What writes `/metrics`."""
+
+    async def page(self) -> bytes:
+        """Write the whole page."""
+
+
+async def serve_metrics(metrics: Pages, scope: Scope, send: Send) -> None:
     """Answer with the page of metrics; there is nothing else beside it."""
     if scope["raw_path"] != b"/metrics":
         await send_json(send, 404, {"error": "not found"})

@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
@@ -35,6 +36,8 @@ from gateway.protocol import Caller, Door
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+SHARES_PORTS = sys.platform == "linux"
+"""Whether the system divides connections among processes that listen on one port (SO_REUSEPORT, socket(7))."""
 ANSWER_SECONDS = 2.0
 """What answers in progress get after the drain before their connections are cut (contract 8: 5 s in all)."""
 LIFESPAN_SECONDS = 2.0
@@ -57,6 +60,28 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         BindError: in use, not permitted, no such host or address.
     """
+    listener = _bound(host, port)
+    try:
+        listener.listen(BACKLOG)  # here already, because only this claims the port for good
+    except OSError as error:
+        listener.close()
+        raise _bind_error(host, port, error) from error
+    return listener
+
+
+def bind_shared(host: str, port: int) -> socket.socket:
+    """Bind an address for one of several processes of this user, among which the system divides connections.
+
+    It does not listen yet: connections would wait for a process that is not there to take them. That nobody else
+    listens there must be known before: see `bind`. Only where `SHARES_PORTS`.
+
+    Raises:
+        BindError: see `bind`.
+    """
+    return _bound(host, port, socket.SO_REUSEPORT)
+
+
+def _bound(host: str, port: int, *options: int) -> socket.socket:
     if not 0 <= port <= 65535:  # getaddrinfo would take it modulo 65536
         raise _bind_error(host, port, ValueError("port must be 0-65535"))
     try:
@@ -67,11 +92,11 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise _bind_error(host, port, error) from error
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option in (socket.SO_REUSEADDR, *options):
+            listener.setsockopt(socket.SOL_SOCKET, option, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)
-        listener.listen(BACKLOG)  # here already, because only this claims the port for good
     except OSError as error:
         listener.close()
         raise _bind_error(host, port, error) from error

@@ -27,7 +27,7 @@ def admin_routes(reload: Reload, audit: Audit) -> list[HTTPRouteHandler]:
         caller = cast("Identity", request.scope.get("vitalgate.identity", ANONYMOUS)).name
         client = str(request.scope.get("vitalgate.client", ""))
         try:
-            outcome = await reload()
+            outcome = await reload.everywhere()
         except ReloadError as error:
             audit("reload", caller=caller, agent="", outcome="invalid", reason=_WRONG, client=client)
             return problem(400, _WRONG, details=[{"field": "", "message": one} for one in error.problems])
