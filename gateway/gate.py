@@ -34,7 +34,7 @@ REFUSALS: Final = frozenset((UNAUTHENTICATED, FORBIDDEN, ORIGIN_NOT_TRUSTED, RAT
 
 #: What everybody may read, matched on the whole raw path (contract 1).
 _PUBLIC: Final = re.compile(
-    rb"/|/console/[a-z0-9/.-]+|/live|/ready|/health|/schema|/a2a/[^/]+/?"
+    rb"/|/console/[a-z0-9/._-]+|/live|/ready|/health|/schema|/a2a/[^/]+/?"
     rb"|(?:/a2a|/a2a/[^/]+)?/\.well-known/agent(?:-card)?\.json"
 ).fullmatch
 _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
