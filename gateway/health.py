@@ -1,25 +1,36 @@
-"""The health engine put together: monitor, event feed, routes, metrics, the gateway's own health."""
+"""The health engine put together: monitor, other nodes, event feed, routes, metrics, the gateway's own health."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from gateway import health_metrics
 from gateway.admission import UNWATCHED, Admission
 from gateway.events import Events
+from gateway.health_rules import HealthRules
 from gateway.lifecycle import Lifecycle
 from gateway.metrics import Metrics
-from gateway.monitor import HealthRules, Monitor
+from gateway.monitor import Monitor
+from gateway.nodes import Node, Nodes, OneNode
 from gateway.own_health import own_health
 from gateway.probes import ProbeTransport
 from gateway.routes.events import event_routes
 from gateway.routes.health import health_routes
+from gateway.routes.nodes import node_routes
 from gateway.routes.own import own_routes
 from gateway.settings import Settings
 from gateway.upstream import Upstream
 from registry.clock import Clock
 from registry.registry import Registry
+
+if TYPE_CHECKING:
+    from gateway.cluster import Cluster
+    from gateway.members import Members
+    from registry.stores.redis.link import Link
 
 
 class Health:
@@ -33,14 +44,36 @@ class Health:
         upstream: Upstream,
         metrics: Metrics,
         lifecycle: Lifecycle,
+        *,
+        node: Node,
+        link: Link | None = None,
     ) -> None:
-        """Build it in the running event loop; nothing is checked before `start`."""
+        """Build it in the running event loop; nothing is checked before `start`.
+
+        Args:
+            settings: All of them.
+            environ: Where the tokens are.
+            registry: Tells which agents there are.
+            upstream: The way to them.
+            metrics: Counts.
+            lifecycle: Tells when to leave.
+            node: What this process says of itself to others, but for its load.
+            link: To the store that nodes have in common, not yet open; None: there are no others.
+        """
         self.events = Events(Clock().timestamp)
         self.monitor: Monitor | None = None
         self._registry = registry
         self._metrics = metrics
         self._lifecycle = lifecycle
-        if settings.health.enable and settings.a2a.enable:
+        checking = settings.health.enable and settings.a2a.enable
+        self._node = msgspec.structs.replace(node, checking=checking)
+        self._members: Members | None = None
+        self._cluster: Cluster | None = None
+        if link is not None:
+            self._members, self._cluster = self._join(link, checking)
+        self.nodes: Nodes = self._members or OneNode(self._describe)
+        self._leaving: asyncio.Task[None] | None = None
+        if checking:
             self.monitor = Monitor(
                 registry,
                 ProbeTransport(upstream),
@@ -49,8 +82,10 @@ class Health:
                 _rules(settings),
                 environ=environ,
                 credentials=_credentials(settings),
+                sharing=self._cluster,
             )
             health_metrics.export(metrics, self.monitor)
+        health_metrics.export_nodes(metrics, self.nodes)
         registry.on_change(self.events.registry_changed)
         lifecycle.on_close(self.events.close)
 
@@ -64,14 +99,46 @@ class Health:
         watched = None if self.monitor is None else self.monitor.find(agent_id)
         return None if watched is None or watched.target is None else watched.target.notes.card
 
-    def start(self) -> None:
-        """Check the agents that the registry knows, and those that come."""
+    def _join(self, link: Link, checking: bool) -> tuple[Members, Cluster | None]:
+        from gateway.cluster import Cluster  # most have one node, and need no redis-py
+        from gateway.members import Members
+
+        members = Members(link, self._describe)
+        return members, Cluster(link, members) if checking else None
+
+    def _describe(self) -> Node:
+        return msgspec.structs.replace(
+            self._node,
+            calls=self._lifecycle.in_flight,
+            streams=self._metrics.streams,
+            agents=len(self._registry),
+            checked=0 if self.monitor is None else self.monitor.share,
+        )
+
+    async def start(self) -> None:
+        """Check the agents that the registry knows, and those that come; or this node's share of them."""
+        self._lifecycle.on_leave(self._leave)
         if self.monitor is not None:
             self.monitor.start()
+            if self._cluster is not None:
+                await self._cluster.start(self.monitor)
+        if self._members is not None:
+            await self._members.start()
+
+    def _leave(self) -> None:
+        """Have other nodes take over at once, while calls go on here."""
+        if self._members is not None:
+            self._leaving = asyncio.create_task(self._members.leave(), name="node leaves")
 
     async def close(self) -> None:
         """Stop checking."""
         self.events.close()
+        if self._leaving is not None:
+            await self._leaving
+        if self._members is not None:
+            await self._members.leave()
+        if self._cluster is not None:
+            await self._cluster.close()
         if self.monitor is not None:
             await self.monitor.close()
 
@@ -85,6 +152,7 @@ class Health:
         return [
             *([] if monitor is None else health_routes(monitor)),
             *event_routes(self.events),
+            *node_routes(self.nodes),
             *own_routes(
                 ready=lambda: lifecycle.ready,
                 health=lambda: own_health(lifecycle, registry, metrics, monitor),

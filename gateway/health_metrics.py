@@ -11,6 +11,7 @@ from datetime import datetime
 
 from gateway.metrics import Metrics
 from gateway.monitor import Monitor
+from gateway.nodes import Nodes
 from gateway.watched import Watched
 from healthcheck.model import Check, Status
 from healthcheck.state import Routing
@@ -34,6 +35,16 @@ def export(metrics: Metrics, monitor: Monitor) -> None:
         "health_suspects_itself",
         "1 while more than half of the agents fail and none is taken out of service.",
         lambda: monitor.suspects_itself,
+    )
+
+
+def export_nodes(metrics: Metrics, nodes: Nodes) -> None:
+    """Add what this node knows of the others."""
+    metrics.gauge("nodes", "Live nodes, as this one sees them.", lambda: len(nodes.live()))
+    metrics.gauge(
+        "node_connected",
+        "1 while this node is in contact with the store that all nodes share, or needs none.",
+        lambda: nodes.connected,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from random import Random
 from typing import Final
@@ -19,6 +18,7 @@ import httpx
 from gateway.admission import UNWATCHED, Admission
 from gateway.doubt import Doubt
 from gateway.events import Events
+from gateway.health_rules import HealthRules
 from gateway.metrics import Metrics
 from gateway.schedule import FIRST_SECONDS, Pace, Schedule
 from gateway.sharing import Alone, Sharing
@@ -32,30 +32,11 @@ from registry.agent import Agent
 from registry.clock import Clock
 from registry.registry import Kind, Registry
 
-_PROBE_SECONDS: Final = (1.0, 10.0)
 #: Agents whose node is gone are checked within this time, but no more than so many in a second.
 _SOON_SECONDS: Final = 5.0
 _SOON_RATE: Final = 200
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HealthRules:
-    """The settings `health.*` and what else the checks depend on; times in seconds."""
-
-    interval: float = 30.0
-    concurrency: int = 50
-    enforce: bool = True
-    evict_unhealthy: bool = False
-    trial: float = 10.0
-    verified: bool = True
-
-    @property
-    def probe_seconds(self) -> float:
-        """Deadline of one request of a check: the interval, but at least 1 s and at most 10 s."""
-        least, most = _PROBE_SECONDS
-        return min(most, max(least, self.interval))
 
 
 class Monitor:
@@ -153,6 +134,10 @@ class Monitor:
         """Give what is known of a live agent."""
         return self._agents.get(agent_id) if self._registry.resolve(agent_id) is not None else None
 
+    def known(self, agent_id: str) -> Watched | None:
+        """Give what is known of an agent, expired or not."""
+        return self._agents.get(agent_id)
+
     def status(self, agent_id: str) -> Status:
         """Give the raw status of an agent; UNKNOWN before its first check."""
         watched = self._agents.get(agent_id)
@@ -169,6 +154,11 @@ class Monitor:
     def now(self) -> float:
         """Give the time of the schedule and the gates, in seconds."""
         return self._now()
+
+    @property
+    def rules(self) -> HealthRules:
+        """The settings in force."""
+        return self._rules
 
     @property
     def running(self) -> int:

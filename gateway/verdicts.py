@@ -79,13 +79,12 @@ class Sighting(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class News(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One message to all nodes; `reports` are encoded one by one. `nodes`: some came or went."""
+    """One message to all nodes; `reports` are encoded one by one."""
 
     format: int
     node: str
     reports: list[msgspec.Raw] = []
     sightings: list[Sighting] = []
-    nodes: bool = False
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
@@ -159,8 +158,13 @@ def is_news(told: Report, watched: Watched) -> bool:
 
 def has_new_run(told: Report, watched: Watched) -> bool:
     """Tell whether a report holds a later run than the one that is known, of the same card."""
-    same = told.card == watched.versions.digests(watched.agent)[1]
-    return same and told.run is not None and told.run.ran > watched.versions.ran
+    newer = told.run is not None and told.run.ran > watched.versions.ran
+    return newer and not is_of_another_card(told, watched)
+
+
+def is_of_another_card(told: Report, watched: Watched) -> bool:
+    """Tell whether the run in a report is about another card than the one that is registered, as far as known."""
+    return told.run is not None and told.card != watched.versions.digests(watched.agent)[1]
 
 
 def take_run(watched: Watched, run: Run, target: RegisteredTarget, times: Times) -> None:
@@ -183,3 +187,17 @@ def take_state(watched: Watched, told: Report, times: Times) -> None:
     versions.moved, versions.stamp, versions.turned = told.moved, told.stamp, told.turned
     state = replace(told.state, trial_at=times.here(told.state.trial_at))
     watched.admission.adopt(state, turned=turned)
+
+
+def sighting(watched: Watched, seen: Seen, times: Times) -> Sighting:
+    """Write down what this node has seen of an agent's calls."""
+    versions = watched.versions
+    slices = tuple((times.there(end), calls, failures) for end, calls, failures in seen.slices)
+    there = Seen(times.there(seen.answered), tuple(map(times.there, seen.failed)), slices)
+    return Sighting(watched.agent.agent_id, versions.digests(watched.agent)[0], versions.turned, there)
+
+
+def seen_here(seen: Seen, times: Times) -> Seen:
+    """Give what another node has seen in this process's time."""
+    slices = tuple((times.here(end), calls, failures) for end, calls, failures in seen.slices)
+    return Seen(times.here(seen.answered), tuple(map(times.here, seen.failed)), slices)

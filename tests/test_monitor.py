@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.monitor import HealthRules
+from gateway.health_rules import HealthRules
 from healthcheck.model import Status
 from healthcheck.state import Evidence, Routing
 from tests.fakes import reply

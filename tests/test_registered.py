@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.monitor import HealthRules
+from gateway.health_rules import HealthRules
 from gateway.upstream import AddressGuard
 from healthcheck.explain import explain
 from healthcheck.model import Check, Status

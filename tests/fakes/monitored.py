@@ -11,8 +11,9 @@ from random import Random
 from typing import Any
 
 from gateway.events import Event, Events
+from gateway.health_rules import HealthRules
 from gateway.metrics import Metrics
-from gateway.monitor import HealthRules, Monitor
+from gateway.monitor import Monitor
 from gateway.probes import ProbeTransport
 from gateway.upstream import AddressGuard, Upstream
 from gateway.watched import Watched
