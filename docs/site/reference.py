@@ -133,8 +133,8 @@ def _takes(shape: dict[str, Any], schema: dict[str, Any]) -> str:
 def errors() -> str:
     """Every error that the gateway makes, with its cause and remedy."""
     text = (
-        "# Errors\n\nThe name stands in the header `X-Gateway-Error` and in `error.data`; `vitalgate explain NAME` "
-        "says the same as this page. What the members mean: [API](../api.md#errors).\n"
+        "# Errors\n\nThe name stands in the header `X-Gateway-Error` and in `error.data`; `vitalgate explain "
+        "NAME` says the same as this page. What the members mean: [API](../api.md#errors).\n"
     )
     for reason, fault in FAULTS.items():
         remedy = REMEDIES[reason]
