@@ -13,7 +13,7 @@ from gateway import jsonrpc, outcomes
 from gateway.admission import Asking, blames_agent
 from gateway.faults import FAULTS, UNSAFE, Fault
 from gateway.gate import RATE_LIMITED, REFUSALS, UNAUTHENTICATED, challenge, check_grants, retry_after
-from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json, read_answer
+from gateway.headers import EVENT_STREAM, Inbound, Outbound, is_json
 from gateway.heads import challenge_head, reply_head, request_head, speaks_a2a, stream_head
 from gateway.identity import EVERYTHING
 from gateway.jsonrpc import NULL, Envelope, Refused
@@ -64,7 +64,7 @@ class Call:
         self.request = request
         self._deliver = deliver
         self.started = perf_counter()  # the event loop's own clock has a grain of a millisecond
-        self.inbound: Inbound = proxy.headers.read(request.headers)
+        self.inbound: Inbound = request.inbound or proxy.headers.read(request.headers)
         self.request_id = self.inbound.request_id or proxy.new_request_id()
         self.a2a = False
         self.envelope: Envelope | None = None
@@ -213,7 +213,7 @@ class Call:
 
     def _look_at_head(self, exchange: Exchange) -> None:
         """The agent's answer decides whether this is a stream, whatever the method was (contract 3.1)."""
-        answer = self._answer = read_answer(exchange.headers)
+        answer = self._answer = outcomes.read_head(exchange)
         self._agent_status = exchange.status
         if answer.kind == EVENT_STREAM and 200 <= exchange.status < 300:
             try:
@@ -375,7 +375,7 @@ class Call:
                 outcome=status,
                 reason=reason,
                 status=http,
-                duration_ms=round(seconds * 1000, 3),
+                duration_ms=int(seconds * 1e6) / 1000,
                 bytes_in=len(self.request.body or b""),
                 bytes_out=size,
                 events=events,

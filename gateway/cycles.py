@@ -7,8 +7,8 @@ import asyncio
 from uvicorn._types import ASGI3Application, ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gateway.headers import Headers
 from gateway.identity import Identity
+from gateway.messages import Plain
 
 
 class _NoEvent:
@@ -26,19 +26,19 @@ class Direct:
 
     __slots__ = (
         "disconnected",
-        "headers",
         "identity",
         "keep_alive",
         "message_event",
         "more_body",
         "pieces",
+        "plain",
         "response_complete",
         "response_started",
     )
 
-    def __init__(self, headers: Headers, keep_alive: bool, identity: Identity) -> None:
-        self.headers = headers
+    def __init__(self, keep_alive: bool, identity: Identity, plain: Plain | None) -> None:
         self.identity = identity
+        self.plain = plain  # until the call begins
         self.keep_alive = keep_alive
         self.pieces: list[bytes] = []
         self.more_body = True

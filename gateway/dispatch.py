@@ -14,12 +14,11 @@ from typing import Any, Final
 from gateway import jsonrpc
 from gateway.card_protocols import V1_0, declared_protocols
 from gateway.cards import parse_card
-from gateway.cycles import Direct
 from gateway.faults import FAULTS
 from gateway.gate import ORIGIN_NOT_TRUSTED, Gate, Verdict
 from gateway.headers import Headers
 from gateway.identity import Identity
-from gateway.messages import Reply, Request
+from gateway.messages import Plain, Reply, Request
 from gateway.metrics import Metrics
 from gateway.protocol import Caller
 from gateway.proxies import Sent
@@ -155,25 +154,26 @@ class Dispatch:
 
     # The door: the same without ASGI
 
-    def admits(self, caller: Caller, url: bytes, headers: Headers, fields: dict[bytes, bytes]) -> Identity | None:
-        """Give who calls, if a POST with this target and these headers may skip ASGI."""
-        length = read_length(fields.get(b"content-length", b""))
-        if (
-            self._doors.enable
-            and length is not None
-            and length <= self._doors.max_request_bytes
-            and b"#" not in url
-        ):
-            return self._gate.direct(headers, fields, caller.client[0] if caller.client else "")
+    def admits(self, caller: Caller, plain: Plain, length: int) -> Identity | None:
+        """Give who calls, if a POST with this head and so long a body may skip ASGI."""
+        if self._doors.enable and length <= self._doors.max_request_bytes and b"#" not in plain.url:
+            return self._gate.direct(plain.headers, plain.fields, caller.client[0] if caller.client else "")
         return None
 
-    def call(self, caller: Caller, url: bytes, direct: Direct) -> None:
+    def read(self, url: bytes, headers: Headers, fields: dict[bytes, bytes]) -> Plain:
+        """Read the head of a POST."""
+        path, _, query = url.partition(b"?")
+        return Plain(url, headers, fields, _segment(path), query, self._proxy.headers.read(headers))
+
+    def call(self, caller: Caller, plain: Plain, identity: Identity, body: bytes) -> None:
         """Take a complete call."""
         self._by_path["direct"] += 1
-        path, _, query = url.partition(b"?")
-        body = b"".join(direct.pieces)
-        request = Request(_segment(path), direct.headers, query, body, direct.identity)
-        self._begin(caller, request, caller.deliver)
+        client = caller.client
+        peer = client[0] if client else ""
+        request = Request(plain.agent, plain.headers, plain.query, body, identity, peer, inbound=plain.inbound)
+        call = self._proxy.call(request, caller.deliver)
+        if not call.ended:
+            caller.on_lost = call.cancel
 
     async def _refuse_host(self, scope: Scope, path: bytes, send: Send) -> None:
         fault = FAULTS["HOST_NOT_ALLOWED"]

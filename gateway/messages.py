@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.headers import Headers
+from gateway.headers import Headers, Inbound
 from gateway.identity import ANONYMOUS, Identity
 from gateway.relay import Relay
 
@@ -21,6 +21,7 @@ class Request(msgspec.Struct, gc=False):
         peer: Address of whoever is connected.
         refused: Reason why the gate does not let the call pass; the body is then read for its id only.
         push: Id of the stream that a GET asked for (contract 3.6): the gateway made the body itself.
+        inbound: What the headers say, if they have been read before.
     """
 
     agent: bytes
@@ -31,6 +32,27 @@ class Request(msgspec.Struct, gc=False):
     peer: str = ""
     refused: str = ""
     push: bytes = b""
+    inbound: Inbound | None = None
+
+
+class Plain(msgspec.Struct, gc=False):
+    """What the head of a plain call says; of many calls, if it comes again.
+
+    Attributes:
+        url: The request target.
+        headers: As those of a `Request`.
+        fields: The same by name; of several with one name, one.
+        agent: The path segment that names the agent, undecoded.
+        query: The raw query string.
+        inbound: What the headers say to the proxy.
+    """
+
+    url: bytes
+    headers: Headers
+    fields: dict[bytes, bytes]
+    agent: bytes
+    query: bytes
+    inbound: Inbound
 
 
 class Reply(msgspec.Struct, gc=False):

@@ -38,6 +38,9 @@ class OpenStream:
         request, proxy = self._call.request, self._call.proxy
         wish = (in_query(request.query, "format") or ("envelope" if self._call.inbound.envelope else "")).lower()
         enveloped = wish != "auto" if request.push else wish == "envelope"
+        # A stream may last for hours, and there may be thousands: what is not needed any more goes.
+        exchange.forget_request()
+        request.headers = []
         writer = Writer(self._id.decode(), envelope=enveloped, number_ids=bool(request.push))
         return Relay(self, exchange, writer, proxy.rules.streams, proxy.loop)
 

@@ -9,9 +9,9 @@ import msgspec
 
 from gateway import faults, jsonrpc
 from gateway.faults import FAULTS, SAFE, UNAVAILABLE_RETRY, UNSAFE, Fault
-from gateway.headers import NDJSON, Outbound
+from gateway.headers import NDJSON, Outbound, read_answer
 from gateway.metrics import APPLICATION_ERROR, PROTOCOL_ERROR, SUCCESS, TRANSPORT_ERROR
-from gateway.upstream import Failure, FailureKind
+from gateway.upstream import Exchange, Failure, FailureKind
 
 _STATUS: Final = {
     faults.TRANSPORT: TRANSPORT_ERROR,
@@ -85,6 +85,17 @@ def is_told_by_status(status: int, failure: Failure) -> bool:
     if status in UNAVAILABLE_RETRY:
         return failure.kind is not FailureKind.CANCELLED
     return status >= 400 and failure.kind in (FailureKind.UNDECODABLE, FailureKind.TOO_LARGE)
+
+
+def read_head(exchange: Exchange) -> Outbound:
+    """Sort the headers of an agent's answer, once for each head that comes again."""
+    known = exchange.known
+    if known is None:
+        return read_answer(exchange.headers)
+    if known.note is None:
+        known.note = read_answer(exchange.headers)
+    answer: Outbound = known.note
+    return answer
 
 
 def of_answer(status: int, body: bytes, answer: Outbound, id: bytes | None) -> Outcome:

@@ -16,17 +16,21 @@ from typing import Any, Protocol, cast
 import httptools
 from uvicorn._types import HTTPScope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from gateway.answering import Answering, ServerLimits
+from gateway.answering import Answering, ServerLimits, Stream
 from gateway.cycles import CloseDelimited, Cycle, Direct
+from gateway.flow import Flow
 from gateway.headers import Headers
 from gateway.identity import Identity
 from gateway.lifecycle import Lifecycle
 from gateway.limits import Connections
+from gateway.messages import Plain
+from gateway.request_heads import RequestRefused, check_head, plain_answer, target_parts
+from gateway.upstream.content_length import read_length
+from gateway.upstream.known_head import CHANCES, KnownHead, learn
 
-MAX_HEADERS = 100
 _BLANK = frozenset((b" ", b"\t"))
 KEEP_ALIVE_SECONDS = 75.0
 """Longer than load balancers and clients keep an idle connection, so that it is they who close it."""
@@ -35,15 +39,6 @@ LINGER_SECONDS = 2.0
 
 # How far the request at hand has come.
 _NONE, _HEAD, _BODY, _WHOLE = range(4)
-
-
-class _Refused(Exception):
-    """Raised inside a parser callback: answer with this status and close."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
 
 
 class _Pipelined(Exception):
@@ -56,10 +51,13 @@ class Door(Protocol):
     port: int
     """The API listener's; connections to the metrics listener have no door."""
 
-    def admits(self, caller: Caller, url: bytes, headers: Headers, fields: dict[bytes, bytes]) -> Identity | None:
-        """Give who calls, if a POST with this target and these headers may skip ASGI."""
+    def read(self, url: bytes, headers: Headers, fields: dict[bytes, bytes]) -> Plain:
+        """Read the head of a POST."""
 
-    def call(self, caller: Caller, url: bytes, direct: Direct) -> None:
+    def admits(self, caller: Caller, plain: Plain, length: int) -> Identity | None:
+        """Give who calls, if a POST with this head and so long a body may skip ASGI."""
+
+    def call(self, caller: Caller, plain: Plain, identity: Identity, body: bytes) -> None:
         """Take a complete call; the answer goes to `caller.deliver`."""
 
 
@@ -70,6 +68,24 @@ class Caller(Answering):
     the connection, or is cut off, while a request is unanswered. `on_lost` is forgotten when the response is
     complete. Look at `lost` before setting `on_lost`: the caller may have left before the handler began.
     """
+
+    __slots__ = (
+        "arrived",
+        "chances",
+        "deaf",
+        "direct",
+        "door",
+        "is_closing",
+        "known",
+        "leftover",
+        "lifecycle",
+        "place",
+        "places",
+        "since",
+        "stage",
+        "unparsed",
+        "write",
+    )
 
     def __init__(
         self,
@@ -91,12 +107,16 @@ class Caller(Answering):
         self.lifecycle = lifecycle
         self.stage = _NONE
         self.deaf = False  # nothing more is heard from this caller, only its leaving
+        self.known: KnownHead[Plain] | None = None
+        self.chances = CHANCES  # how many more heads may be looked at before one comes again
+        self.arrived = b""  # what is being parsed, if it began with a request
         self.unparsed = 0  # bytes since the parser last delivered a head or a piece of a body
         self.since = 0.0  # when the present wait began
         self.leftover = 0  # bytes of answers that the caller had not taken at the last sweep
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = Flow(transport)
         if self.door is not None and self.server is not None and self.door.port != self.server[1]:
             self.door = None
         self.since = self.loop.time()
@@ -127,19 +147,42 @@ class Caller(Answering):
     def data_received(self, data: bytes) -> None:
         if self.deaf:
             return
+        if self.stage == _NONE and not self.unparsed:
+            if self._is_again(data):
+                return
+            self.arrived = data
         self.unparsed += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
+            self.arrived = b""
             rest = data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             self._reject(error.__context__)
             return
         else:
+            self.arrived = b""
             if self.unparsed > self.limits.header_bytes:
                 self._refuse(431, "Request header fields too large.")
             return
         self._decline_upgrade(rest)
+
+    def _is_again(self, data: bytes) -> bool:
+        """Take a plain call whose head has come before: nothing needs to be parsed."""
+        known, door = self.known, self.door
+        body = None if known is None else known.body(data)
+        if known is None or body is None or door is None:
+            return False
+        plain = known.told
+        identity = door.admits(self, plain, len(body))
+        if identity is None:
+            return False
+        self.chances = CHANCES
+        self.stage = _WHOLE
+        self.direct = Direct(self.lifecycle.ready, identity, None)
+        self.cycle = cast(RequestResponseCycle, self.direct)
+        door.call(self, plain, identity, body)
+        return True
 
     # Parser callbacks, in the order of their coming
 
@@ -159,16 +202,16 @@ class Caller(Answering):
             return  # the head is read again
         version = self.parser.get_http_version()
         fields = dict(self.headers)
-        self._check_head(version, fields)
-        identity = self._known_caller(version, fields)
-        if identity is not None:
+        limit = self.limits.header_bytes
+        # More may have come only because of the body behind it.
+        check_head(version, self.url, self.headers, fields, limit if self.unparsed > limit else 0)
+        self.direct = self._plain_call(version, fields)
+        if self.direct is not None:
             self.stage = _BODY
             self.unparsed = 0
-            keep_alive = self.parser.should_keep_alive() and self.lifecycle.ready
-            self.direct = Direct(self.headers, keep_alive, identity)
             self.cycle = cast(RequestResponseCycle, self.direct)
+            self.headers = []
             return
-        self.direct = None
         self.scope = self._scope(version)
         self.stage = _BODY
         self.unparsed = 0
@@ -205,14 +248,25 @@ class Caller(Answering):
         self.stage = _NONE if self.cycle.response_complete else _WHOLE
         self.unparsed = 0
         self.cycle.more_body = False
-        if self.direct is not None and self.door is not None:
-            self.door.call(self, self.url, self.direct)
+        if self.direct is not None:
+            self._call(self.direct)
             return
         self.cycle.message_event.set()
         self.flow.resume_reading()  # there is no more to hold back, and who does not read sees nobody leave
 
-    def _known_caller(self, version: str, fields: dict[bytes, bytes]) -> Identity | None:
-        """Give who calls, if the request is a plain call, which needs neither scope nor task."""
+    def _call(self, direct: Direct) -> None:
+        plain, direct.plain = direct.plain, None
+        if plain is None or self.door is None:
+            raise AssertionError("a plain call has a head, and came through the door")
+        body = b"".join(direct.pieces)
+        direct.pieces.clear()
+        if self.arrived and self.chances and direct.keep_alive:
+            self.chances -= 1
+            self.known = learn(self.arrived, len(body), plain)
+        self.door.call(self, plain, direct.identity, body)
+
+    def _plain_call(self, version: str, fields: dict[bytes, bytes]) -> Direct | None:
+        """Begin a plain call, which needs neither scope nor task, if the request is one."""
         if (
             self.door is not None
             and self.url.startswith(b"/a2a/")
@@ -221,8 +275,16 @@ class Caller(Answering):
             and b"transfer-encoding" not in fields
             and b"expect" not in fields
         ):
-            return self.door.admits(self, self.url, self.headers, fields)
+            length = read_length(fields.get(b"content-length", b""))
+            plain = self.door.read(self.url, self.headers, fields)
+            identity = None if length is None else self.door.admits(self, plain, length)
+            if identity is not None:
+                return Direct(self.parser.should_keep_alive() and self.lifecycle.ready, identity, plain)
         return None
+
+    def _begin(self, status: int, head: bytes, stream: Stream) -> None:
+        self.known = None  # there may be thousands of streams, and few connections have a request after one
+        super()._begin(status, head, stream)
 
     # The end of a response, of a wait, of a connection
 
@@ -276,25 +338,10 @@ class Caller(Answering):
 
     # Requests that never reach the application, or only in part
 
-    def _check_head(self, version: str, fields: dict[bytes, bytes]) -> None:
-        headers = self.headers
-        if version not in ("1.1", "1.0"):
-            raise _Refused(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
-        if len(headers) > MAX_HEADERS:
-            raise _Refused(431, "Too many request header fields.")
-        if self.unparsed > self.limits.header_bytes:  # perhaps only because of the body that came with it
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
-            if size > self.limits.header_bytes:
-                raise _Refused(431, "Request header fields too large.")
-        if b"host" not in fields and version == "1.1":
-            raise _Refused(400, "A Host header is required.")
-        if len(fields) < len(headers) and [name for name, _ in headers].count(b"host") > 1:
-            raise _Refused(400, "More than one Host header.")
-
     def _scope(self, version: str) -> HTTPScope:
         raw_path, _, query = self.url.partition(b"?")
         if raw_path[:1] != b"/" or b"#" in self.url:  # the absolute form, or `*`
-            raw_path, query = _parts(self.url)
+            raw_path, query = target_parts(self.url)
         path = raw_path.decode("ascii")
         scope = {
             "type": "http",
@@ -329,7 +376,7 @@ class Caller(Answering):
         if isinstance(cause, _Pipelined) or self.stage == _WHOLE:
             self.deaf = True
             self.cycle.keep_alive = False
-        elif isinstance(cause, _Refused):
+        elif isinstance(cause, RequestRefused):
             self._refuse(cause.status, cause.reason)
         else:
             if cause is not None:
@@ -344,24 +391,8 @@ class Caller(Answering):
                 return
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-            self.transport.write(_plain(status, reason))
+            self.transport.write(plain_answer(status, reason))
         elif self.stage <= _HEAD:
-            self.transport.write(_plain(status, reason))
+            self.transport.write(plain_answer(status, reason))
         self._linger()
         self._lose()
-
-
-def _parts(target: bytes) -> tuple[bytes, bytes]:
-    try:
-        url = httptools.parse_url(target)
-    except httptools.HttpParserInvalidURLError:
-        raise _Refused(400, "Invalid request target.") from None
-    path = url.path or b"/"
-    if path == b"*":
-        raise _Refused(400, "Invalid request target.")
-    return path, url.query or b""
-
-
-def _plain(status: int, reason: str) -> bytes:
-    head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-    return STATUS_LINE[status] + head % len(reason) + reason.encode("ascii")

@@ -227,26 +227,33 @@ class Relay:
         """Write what has come in one piece; stop at an event that ends the stream."""
         if self._over or not items:
             return
-        writer, pieces = self._writer, []
         now, before = self._loop.time(), self.events
-        for item in items:
-            if item is COMMENT:
-                pieces.append(KEEPALIVE)
-                continue
-            pieces.append(writer.write(item))
-            self.events += 1
-            self._last_event = now
-            if writer.ending is Ending.TERMINAL:
-                break
-            if writer.ending is Ending.FINAL or self._final < inf:
-                self._final = now + FINAL_SECONDS
+        data = self._written(items[0], now)
+        if len(items) > 1:
+            pieces = [data]
+            for item in items[1:]:
+                if self._writer.ending is Ending.TERMINAL:
+                    break
+                pieces.append(self._written(item, now))
+            data = b"".join(pieces)
         if self.events > before:
             self._host.stream_events(self.events - before, before == 0)
-        self._push(b"".join(pieces) if len(pieces) > 1 else pieces[0], now)
-        if writer.ending is Ending.TERMINAL:
+        self._push(data, now)
+        if self._writer.ending is Ending.TERMINAL:
             self._close()
         elif self._final < inf:
             self._arm()
+
+    def _written(self, item: Event | Comment, now: float) -> bytes:
+        if item is COMMENT:
+            return KEEPALIVE
+        writer = self._writer
+        data = writer.write(item)
+        self.events += 1
+        self._last_event = now
+        if writer.ending is not Ending.NONE or self._final < inf:
+            self._final = now + FINAL_SECONDS
+        return data
 
     def _push(self, data: bytes, now: float) -> None:
         self._size += len(data)

@@ -68,13 +68,25 @@ class EventReader:
             `data: ` line that holds so much. What is refused does not depend on the chunks.
     """
 
-    __slots__ = ("_after_cr", "_at_start", "_cap", "_data", "_id", "_line_cap", "_name", "_retry", "_tail")
+    __slots__ = (
+        "_after_cr",
+        "_at_start",
+        "_between",
+        "_cap",
+        "_data",
+        "_id",
+        "_line_cap",
+        "_name",
+        "_retry",
+        "_tail",
+    )
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
         self._line_cap = cap + len(b"data: ")
         self._at_start = True
         self._after_cr = False
+        self._between = False  # the latest chunk ended with an event, and nothing of the next one has come
         self._tail = bytearray()  # the line that is not ended yet
         self._data: bytes | bytearray | None = None
         self._name: bytes | None = None
@@ -87,6 +99,9 @@ class EventReader:
         Raises:
             EventTooLarge: An event is over the cap; the reader is of no further use.
         """
+        if self._between and self._is_one_event(chunk):
+            return [Event(chunk[6:-2])]
+        self._between = False
         if self._at_start:
             chunk = self._without_bom(chunk)
         if self._after_cr and chunk:
@@ -100,7 +115,9 @@ class EventReader:
         lines = chunk.splitlines()  # of bytes: at LF, CR and CRLF only
         last = chunk[-1]
         if last == _LF:
-            return self._take(lines)
+            events = self._take(lines)
+            self._between = not lines[-1]
+            return events
         if last == _CR:
             self._after_cr = True
             return self._take(lines)
@@ -108,6 +125,17 @@ class EventReader:
         events = self._take(lines)
         self._keep(tail, events)
         return events
+
+    def _is_one_event(self, chunk: bytes) -> bool:
+        """Tell whether a chunk is what most are: one data line that is not empty, and the blank line."""
+        return (
+            chunk.startswith(b"data: ")
+            and 8 < len(chunk) <= self._cap
+            and chunk.find(b"\n") == len(chunk) - 2
+            and chunk.endswith(b"\n")
+            and b"\r" not in chunk
+            and chunk.isascii()
+        )
 
     def end(self) -> list[Event]:
         """Take the end of the stream: what has come of an event without its blank line counts as one.

@@ -110,6 +110,8 @@ class Writer:
             type, ending = _judge(seen)
             if not self._envelope:
                 self._note(ending, type)
+                if event.name is None and event.id is None and event.retry is None and self._id_head is None:
+                    return b"data: %b\n\n" % _lines(event.data)
                 return self._fields(event, event.name) + b"data: " + _lines(event.data) + b"\n\n"
         else:
             self.a2a, ending = False, _NONE

@@ -79,7 +79,10 @@ def test_who_imports_the_frameworks() -> None:
     demo = "gateway/demo.py"
     assert importers("uvicorn") <= {
         demo,
-        *(f"gateway/{name}.py" for name in ("app", "answering", "cycles", "protocol", "server")),
+        *(
+            f"gateway/{name}.py"
+            for name in ("app", "answering", "cycles", "flow", "protocol", "request_heads", "server")
+        ),
     }
     on_the_way = {f"gateway/{name}.py" for name in ("dispatch", "protocol", "proxy", "call", "relay", "peers")}
     assert on_the_way <= modules()

@@ -11,8 +11,9 @@ import select
 from typing import TYPE_CHECKING, Final, cast
 
 from gateway.upstream.codings import STEP, Decoder, UndecodableError
-from gateway.upstream.exchange import Exchange
+from gateway.upstream.exchange import AnswerHead, Exchange
 from gateway.upstream.failures import PROTOCOL, TOO_LARGE, UNDECODABLE, UPGRADED, Failure, lost_failure
+from gateway.upstream.known_head import CHANCES, KnownHead, learn
 from gateway.upstream.reader import ResponseReader
 
 if TYPE_CHECKING:
@@ -29,8 +30,11 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body",
+        "_chances",
         "_decoder",
         "_exchange",
+        "_fresh",
+        "_known",
         "_poll",
         "_pool",
         "_pumping",
@@ -50,6 +54,9 @@ class Connection(asyncio.Protocol):
         self._decoder: Decoder | None = None
         self._body = bytearray()
         self._pumping = False
+        self._fresh = False  # no byte of the answer has come
+        self._known: KnownHead[AnswerHead] | None = None
+        self._chances = CHANCES
         self.idle_since = 0.0
         self.used = False
         self.spoke_first = False
@@ -61,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._exchange = exchange
         exchange.carrier = self
         exchange.written = True
+        self._fresh = True
         payload = exchange.payload
         if len(payload) <= _JOIN:
             self._transport.write(exchange.head + payload)
@@ -136,6 +144,9 @@ class Connection(asyncio.Protocol):
             self.spoke_first = not self.used
             self._transport.abort()
             return
+        fresh, self._fresh = self._fresh, False
+        if fresh and self._is_again(exchange, data):
+            return
         reader = self._reader
         reader.feed(data)
         if not exchange.status:
@@ -154,6 +165,8 @@ class Connection(asyncio.Protocol):
                 if len(body) > exchange.cap:
                     self.fail(TOO_LARGE)
                     return
+                if fresh and self._chances:
+                    self._learn(exchange, data, len(body))
                 exchange.body = body
                 self._release()
                 exchange.finish(None)
@@ -163,6 +176,37 @@ class Connection(asyncio.Protocol):
         self._more(exchange)
         if reader.broken and self._exchange is exchange:  # what came before the break has been passed on
             self.fail(PROTOCOL)
+
+    # An answer whose head has come before
+
+    def _is_again(self, exchange: Exchange, data: bytes) -> bool:
+        """Take a whole answer whose head is that of one before: nothing needs to be parsed."""
+        known = self._known
+        body = None if known is None else known.body(data)
+        if known is None or body is None or len(body) > exchange.cap or exchange.head.startswith(b"HEAD "):
+            return False
+        self._chances = CHANCES
+        head = exchange.known = known.told
+        exchange.status, exchange.headers = head.status, head.headers
+        if exchange.on_head is not None:
+            exchange.on_head(exchange)
+        if self._exchange is exchange and exchange.consume is not None:
+            exchange.consume(body)
+        if self._exchange is exchange:
+            exchange.body = body
+            self._reader.keep_alive = True
+            self._release()
+            exchange.finish(None)
+        return True
+
+    def _learn(self, exchange: Exchange, data: bytes, size: int) -> None:
+        """Know the head of an answer that came in one piece, if it may come again."""
+        reader = self._reader
+        self._chances -= 1
+        if reader.keep_alive and not reader.excess and not reader.chunked:
+            self._known = learn(data, size, AnswerHead(exchange.status, exchange.headers))
+
+    # The end of a connection
 
     def eof_received(self) -> None:
         """Take the end of the stream: the end of a body without other framing, else a loss."""
@@ -205,13 +249,16 @@ class Connection(asyncio.Protocol):
         """Pass on what this read brought of the body."""
         pieces = self._reader.pieces
         if pieces:
-            data = b"".join(pieces)
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             pieces.clear()
-            if self._decoder is None:
-                self._deliver(exchange, data)
-            else:
+            if self._decoder is not None:
                 self._decode(exchange, self._decoder, data)
-        self._settle(exchange)
+            elif exchange.consume is not None:
+                exchange.consume(data)
+            else:
+                self._deliver(exchange, data)
+        if self._reader.complete:
+            self._settle(exchange)
 
     def _decode(self, exchange: Exchange, decoder: Decoder, data: bytes) -> None:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -50,7 +51,10 @@ class Dialer:
         """
         addresses = await self._addresses(url)
         try:
-            sock = await start_connection(addresses, happy_eyeballs_delay=_STAGGER)
+            if len(addresses) == 1:
+                sock = await _connect(addresses[0])
+            else:
+                sock = await start_connection(addresses, happy_eyeballs_delay=_STAGGER)
         except OSError as error:
             raise UnreachableError(connect_failure(error)) from error
         secure = url.scheme == "https"
@@ -86,6 +90,19 @@ class Dialer:
     def _allowed(self, host: str, info: AddressInfo) -> bool:
         address, scope = info[4][0], info[4][3] if len(info[4]) > 3 else 0
         return scope == 0 and self._guard.refuses(host, ipaddress.ip_address(address)) is None
+
+
+async def _connect(info: AddressInfo) -> socket.socket:
+    """Connect to an only address, for which there is no race to run."""
+    family, kind, protocol, _, address = info
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:  # cancelled, too
+        sock.close()
+        raise
+    return sock
 
 
 def _handshake_failure(error: OSError | ValueError, *, secure: bool) -> Failure:

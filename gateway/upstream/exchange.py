@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from gateway.upstream.failures import TIMEOUT, TIMEOUT_CONNECTING, Failure
 
@@ -27,6 +27,23 @@ class Carrier(Protocol):
 
 def _nothing(exchange: Exchange) -> None:
     """Stand in for callbacks that have had their turn: keeps no caller alive."""
+
+
+class AnswerHead:
+    """The head of an answer, perhaps of many.
+
+    Attributes:
+        status: Status code.
+        headers: As an exchange has them; not to be changed.
+        note: Place for what the owner of an exchange has made of them.
+    """
+
+    __slots__ = ("headers", "note", "status")
+
+    def __init__(self, status: int, headers: Headers) -> None:
+        self.status = status
+        self.headers = headers
+        self.note: Any = None
 
 
 class Exchange:
@@ -57,6 +74,7 @@ class Exchange:
         "failure",
         "head",
         "headers",
+        "known",
         "on_head",
         "over",
         "paused",
@@ -99,6 +117,7 @@ class Exchange:
         self.consume: Callable[[bytes], None] | None = None
         self.status = 0
         self.headers: Headers = []
+        self.known: AnswerHead | None = None
         self.body = b""
         self.failure: Failure | None = None
         self.written = False
@@ -112,6 +131,10 @@ class Exchange:
         if not self.over:
             self._let_go()
             self._end()
+
+    def forget_request(self) -> None:
+        """Keep no copy of the request, which the agent has begun to answer."""
+        self.head = self.payload = b""
 
     def pause(self) -> None:
         """Stop reading from the agent. Deadlines go on."""

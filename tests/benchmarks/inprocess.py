@@ -102,6 +102,7 @@ async def proxy_over(upstream: Any, auth: Authenticator | None = None) -> AsyncI
     nowhere = os.open(os.devnull, os.O_WRONLY)
     logs = Logs(level="info", form="json", calls=True, fd=nowhere)
     await registry.start()
+    lifecycle.started()
     try:
         card = json.dumps(payloads.card(AGENT, "http://127.0.0.1:9/")).encode()
         await registry.register(card, None)

@@ -1,0 +1,68 @@
+"""Pure: a message whose head has been read before need not be read again.
+
+Both ends of a connection that is kept say the same head with every message, but for the digits of Content-Length.
+What is known was accepted by the parser: the same bytes again, other digits at most, and behind them exactly as
+many bytes as they say. Whatever differs in one byte, is cut in two, or is followed by anything, is the parser's to
+read: so there is no second opinion on where a message ends.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Generic, TypeVar
+
+Told = TypeVar("Told")
+
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*(?=\r\n)", re.IGNORECASE)
+#: Longer heads are not kept, nor lengths that no single read can bring.
+_MOST: Final = 4096
+_MOST_DIGITS: Final = 8
+#: After so many heads in a row that were not those before them, a connection's are not looked at any more.
+CHANCES: Final = 4
+
+
+class KnownHead(Generic[Told]):
+    """A head that the parser has accepted.
+
+    Attributes:
+        told: What it says, as whoever has read it will want it again.
+    """
+
+    __slots__ = ("_after", "_at", "_before", "_rest", "told")
+
+    def __init__(self, before: bytes, after: bytes, told: Told) -> None:
+        self._before = before
+        self._at = len(before)
+        self._after = after
+        self._rest = len(after)
+        self.told = told
+
+    def body(self, data: bytes) -> bytes | None:
+        """Give the body, if these bytes are this head again and one whole body; None: let the parser see."""
+        if not data.startswith(self._before):
+            return None
+        at = self._at
+        end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
+        digits, begin = data[at:end], end + self._rest
+        if digits.isdigit() and data.startswith(self._after, end) and len(data) == begin + int(digits):
+            return data[begin:]
+        return None
+
+
+def learn(data: bytes, size: int, told: Told) -> KnownHead[Told] | None:
+    """Know the head of a message that came whole and alone; None if it is none that could come again.
+
+    Args:
+        data: What the parser was fed, from the first byte of the message on.
+        size: The size of the body that the parser found, in bytes.
+        told: What the head says.
+    """
+    end = data.find(b"\r\n\r\n") + 4
+    head = data[:end]
+    if not size or len(data) != end + size or end > _MOST or head.count(b"\n") != head.count(b"\r\n"):
+        return None  # something else came with it, or it is one that only a lenient parser reads
+    lengths = list(_LENGTH.finditer(head))
+    if len(lengths) != 1 or int(lengths[0][1]) != size:
+        return None
+    begin, end = lengths[0].span(1)
+    return KnownHead(head[:begin], head[end:], told)
