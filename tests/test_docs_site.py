@@ -1,4 +1,4 @@
-"""The documentation site: built strictly, without anything from elsewhere, and with every name of the code in it."""
+"""The documentation site: built strictly, nothing from elsewhere, with every name of the code in it."""
 
 from __future__ import annotations
 
