@@ -130,9 +130,14 @@ class AgentStats:
     async def one(self, agent_id: str) -> bytes | None:
         """Give one agent's row and what was counted of it since the process began; None: there is none."""
         await self._refresh()
-        known = self._known.get(agent_id)
-        if known is None or self._registry.resolve(agent_id) is None:
+        registration = self._registry.get(agent_id)
+        if registration is None:
             return None
+        if agent_id not in self._known:  # registered since
+            self._version += 1
+            self._look_at(registration, self._looked, self._version)
+            self._answers.clear()
+        known = self._known[agent_id]
         cells = self._metrics.peek(agent_id)
         counted = sample(cells, 0.0)
         totals = {

@@ -21,9 +21,9 @@ AnyRequest: TypeAlias = Request[Any, Any, Any]
 
 _READ: Final = [HttpMethod.GET, HttpMethod.HEAD]
 _TYPES: Final = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
 #: Nothing from anywhere else, nothing inline, nobody's frame.

@@ -127,7 +127,7 @@ function cell(value) {
 }
 
 function scrolling(label, columns, rows) {
-  return h("div", { class: "scroll tall", tabIndex: 0, role: "region", "aria-label": label },
+  return h("div", { class: "scroll tall", tabIndex: 0, role: "region", "aria-label": `Table: ${label}` },
     h("table", { class: `table ${label.split(" ").at(-1).toLowerCase()}` },
       h("thead", {}, h("tr", {}, columns.map((title) => h("th", { scope: "col" }, title)))),
       h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((one) => h("td", {}, one))))),
@@ -160,7 +160,7 @@ class Settings {
     const word = this.search.value.trim().toLowerCase();
     const found = this.list.filter((one) => (!this.changed.checked || !one.default) && `${one.name} ${JSON.stringify(one.value)}`.toLowerCase().includes(word));
     if (!found.length) return void fill(this.place, h("p", { class: "muted" }, this.changed.checked && !word ? "Everything is at its default." : "No setting is like that."));
-    fill(this.place, scrolling("Settings", ["Setting", "Value", ""], found.map((one) => [
+    fill(this.place, scrolling("Settings", ["Setting", "Value", "Origin"], found.map((one) => [
       h("code", {}, one.name),
       h("code", { class: "value" }, typeof one.value === "string" ? one.value : JSON.stringify(one.value)),
       one.default ? h("span", { class: "muted" }, "default") : h("span", { class: "badge info plain" }, "set"),

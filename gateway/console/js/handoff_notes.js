@@ -11,7 +11,7 @@ const NOT_KEPT = "This browser keeps nothing for this page: export the notes bef
 /** The card with the notes. */
 export function notes() {
   const hint = h("p", { class: "muted", id: "handoff-notes-hint" }, KEPT);
-  const area = h("textarea", { id: "handoff-notes", rows: 5, "aria-label": "Notes", "aria-describedby": hint.id, placeholder: "What did you look at, and what follows from it?" });
+  const area = h("textarea", { id: "handoff-notes", rows: 5, "aria-label": "Your notes", "aria-describedby": hint.id, placeholder: "What did you look at, and what follows from it?" });
   const out = h("button", { class: "button small", type: "button", on: { click: () => save(`handoff-notes-${stamp()}.txt`, "text/plain", area.value) } }, "Export notes");
   try {
     area.value = localStorage.getItem(KEY) ?? "";

@@ -138,7 +138,7 @@ class Seen {
     this.element = [
       card("Answer", this.state, this.facts, this.list),
       card("Head of the answer", null, this.headers),
-      card("As it was sent", copyButton(sent), code(sent, "Request")),
+      card("As it was sent", copyButton(sent), code(sent, "Bytes of the request")),
     ];
     this.tell();
   }
@@ -152,7 +152,7 @@ class Seen {
     this.status = answer.status;
     this.fault = answer.headers.get("X-Gateway-Error");
     this.stream = (answer.headers.get("Content-Type") ?? "").startsWith("text/event-stream");
-    fill(this.headers, code(`HTTP ${answer.status} ${answer.statusText}\n${lines(answer.headers)}`, "Head"));
+    fill(this.headers, code(`HTTP ${answer.status} ${answer.statusText}\n${lines(answer.headers)}`, "Status and headers"));
     this.mark(this.stream ? "open" : "reading", "info");
     this.tell();
   }
