@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 START_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
@@ -76,10 +78,16 @@ class Valkey:
             assert self._process is not None
             if self._process.poll() is not None:  # somebody else took the port meanwhile
                 self._run()
-            with contextlib.suppress(redis.RedisError):
+            try:
                 self.do("PING")
+            except redis.AuthenticationError:
+                return  # it wants a password
+            except redis.RedisError:
+                if time.monotonic() > until:
+                    self.kill()
+                    raise
+            else:
                 return
-            assert time.monotonic() < until, "Valkey does not start"
             time.sleep(0.01)
 
     def _run(self) -> None:
@@ -117,7 +125,7 @@ class Valkey:
     def do(self, *words: Any) -> Any:
         """One command, and its answer."""
         if self._client is None:
-            self._client = redis.Redis(port=self.port, socket_timeout=5, protocol=2)
+            self._client = redis.Redis(port=self.port, socket_timeout=5, protocol=2, retry=Retry(NoBackoff(), 0))
         return self._client.execute_command(*words)
 
 

@@ -36,6 +36,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
     (redis_errors.OutOfMemoryError, "it is out of memory"),
     (redis_errors.MasterDownError, "it has lost its master"),
     (redis_errors.MovedError, "it is a Redis Cluster, which is not supported"),
+    (redis_errors.InvalidResponse, "its answer is not that of a Redis or Valkey"),
     (redis_errors.TimeoutError, "no answer in time"),
     (TimeoutError, "no answer in time"),
     (redis_errors.ConnectionError, "no connection"),

@@ -255,9 +255,11 @@ class Link:
             reply = await self._command("EVALSHA", script.sha, *words)
         except UnknownScript:
             reply = await self._command("EVAL", script.source, *words)
+        if not isinstance(reply, list):
+            raise StoreUnavailable("its answer is not that of a Redis or Valkey")
         if timed and reply[0] != OFF:
             self._keep_time(reply[1] / 1e6, began)
-        return list(reply)
+        return reply
 
     async def _command(self, *words: str | bytes | int) -> Any:
         """Once more after a broken connection: idle ones break unnoticed when a server restarts."""
@@ -383,12 +385,12 @@ def _server_jumped(idea: float | None, measured: float, contact: float) -> float
     """The cluster time to go on from if the server's clock jumped; None if the server is right.
 
     `contact` is when any node last had contact; 0 if the server does not know. Nodes live by the time that it is
-    near to. At a start there is no idea: only a time before the last contact is known to be wrong.
+    near to, and time never goes back behind it. At a start there is no idea.
     """
     if not contact:
         return idea  # the server was emptied: the offset is gone with the rest
-    if abs(contact - measured) <= CONTACT_SECONDS:
+    if measured < contact - TOLERANCE_SECONDS:
+        return max(contact, idea or 0)
+    if idea is None or abs(contact - idea) > min(CONTACT_SECONDS, abs(contact - measured)):
         return None
-    if idea is None:
-        return contact if measured < contact else None
-    return idea if abs(contact - idea) <= CONTACT_SECONDS else None
+    return idea

@@ -78,7 +78,7 @@ class Listener:
                     )
                 lost = True
             except Exception:
-                _log.exception("registry store %s: a message could not be taken", self._shown)
+                _log.exception("registry store %s: listening failed, joining again", self._shown)
             await asyncio.sleep(wait)
             wait = min(2 * wait, longest)
 
@@ -102,7 +102,10 @@ class Listener:
         if message is not None:
             channel, data = message
             heard, _ = self._channels[channel.decode()]
-            heard(data)
+            try:
+                heard(data)
+            except Exception:
+                _log.exception("registry store %s: a message could not be taken", self._shown)
 
     async def _ask_for_ever(self, subscription: Subscription) -> None:
         while True:
