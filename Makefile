@@ -95,8 +95,8 @@ endef
 		cryptography hypothesis jsonschema pytest pytest-asyncio pytest-timeout pytest-xdist
 	@touch $@
 
-# Clients made with the JavaScript SDK, where there is a node: without one the tests skip them, and say so.
-JS_SDK = tests/fakes/js/sdk13 tests/fakes/js/sdk03
+# Clients made with the JavaScript SDK, and axe-core, where there is a node: without one the tests skip them, and say so.
+JS_SDK = tests/fakes/js/sdk13 tests/fakes/js/sdk03 tests/fakes/js/axe
 NPM_INSTALL = npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 
 # What draws the diagrams of the documentation; without a node they are shown as text.

@@ -137,10 +137,10 @@ async def test_calls_outcomes_and_open_streams_over_the_wire() -> None:
             await anext(pieces)
             await asyncio.sleep(2.0)  # a view is two seconds old at most: that is the promise
             view = (await gateway.client.get("/stats/agents", params={"since": version})).json()
+            one = (await gateway.client.get("/stats/agents/echo")).json()
         [row] = view["agents"]
         assert row["open_streams"] == 1
         assert row["outcomes"] == {"application_error": 1}
-        one = (await gateway.client.get("/stats/agents/echo")).json()
         assert one["agent"] == row
         assert one["totals"]["calls"] == 1
         assert one["totals"]["errors_by_code"] == {"-32603": 1}

@@ -17,11 +17,12 @@ PHONE, DESK = (390, 844), (1280, 800)
 
 _TELL = """
 window.violations = [];
-addEventListener("securitypolicyviolation", (event) => violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+addEventListener("securitypolicyviolation", ({violatedDirective, blockedURI}) =>
+  violations.push(`${violatedDirective} ${blockedURI}`));
 """
 _JUDGE = """
 axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => violations.map(({id, help, nodes}) =>
-  `${id}: ${help}: ` + nodes.map(({html, failureSummary}) => html.slice(0, 200) + " " + failureSummary).join(" | ")))
+  `${id}: ${help}: ` + nodes.map(({html, failureSummary}) => `${html.slice(0, 200)} ${failureSummary}`).join()))
 """
 
 
