@@ -106,7 +106,7 @@ function facts(seen, simulated) {
 const decidedBefore = (seen, gate) => !["waiting", "looking"].includes(seen.gates[GATES.indexOf(gate)].result);
 
 function asked(seen, complete) {
-  if (seen.request) return code(JSON.stringify(seen.request, null, 2), "Request");
+  if (seen.request) return code(JSON.stringify(seen.request, null, 2), "The message");
   return h("p", { class: "muted" }, !complete || seen.stopping_gate === null ? "The fifth gate builds it." : "None: a gate stopped before.");
 }
 
@@ -116,7 +116,7 @@ function answered(seen, { simulated, deadline, complete }) {
   const after = h("span", { class: "muted number" }, ` after ${answer.elapsed_ms} ms${simulated ? ", simulated" : ""}`);
   if (answer.status === null) return h("p", {}, answer.failure ? `No answer: ${FAILED[answer.failure] ?? answer.failure.replaceAll("_", " ")}` : `No answer within ${deadline} ms`, after);
   const cut = answer.truncated ? h("p", { class: "muted" }, "Only its beginning is shown.") : null;
-  return [h("p", { class: "handoff-status" }, h("strong", { class: "number" }, `HTTP ${answer.status}`), after), answer.body ? code(indented(answer.body), "Response") : h("p", { class: "muted" }, "It is empty."), cut];
+  return [h("p", { class: "handoff-status" }, h("strong", { class: "number" }, `HTTP ${answer.status}`), after), answer.body ? code(indented(answer.body), "The answer") : h("p", { class: "muted" }, "It is empty."), cut];
 }
 
 /** For those who listen: the last verdict. */
