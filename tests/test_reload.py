@@ -202,7 +202,7 @@ async def test_how_often_agents_are_checked(tmp_path: Path) -> None:
     """Health contract 7, contract 8: the next check was an hour away."""
     seldom = {"health": {"enable": True, "interval_seconds": 3600}}
     async with A2APeer() as peer, GatewayProcess(tmp_path, seldom) as gateway:
-        await gateway.register({"agent_id": "peer", "name": "Peer", "url": peer.url, **card_of(peer)})
+        await gateway.register({"agent_id": "peer", "name": "Peer", "url": peer.base, **card_of(peer)})
         await gateway.http.post("/agents/peer/health/check")
         rewrite(gateway, health={"interval_seconds": 0.1, "concurrency": 3, "routing": "observe"})
         assert (await reload(gateway))[1]["changed"] == [
