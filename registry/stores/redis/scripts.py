@@ -49,13 +49,15 @@ def _script(name: str, source: str) -> Script:
     return Script(name, _COMMON + source)
 
 
+# The first command of each step that writes must be one that a server out of memory refuses: then nothing is done.
+
 #: id, card, owner, ttl, most → kind, version, rev, number, end, seen, registered_at; or "forbidden", or "full"
 PUT: Final = _script(
     "put",
     """
 local id, card, owner, ttl, most = a[1], a[2], a[3], a[4], tonumber(a[5])
 local had = redis.call('HMGET', key(id), 'card', 'owner', 'registered_at', 'rev', 'number')
-if not had[1] then redis.call('ZREM', leases, id) end
+if not had[1] and ends(id) > 0 then redis.call('ZREM', leases, id) end
 local live = had[1] and ends(id) > now
 if live and had[2] ~= 'null' and had[2] ~= owner then return {'forbidden'} end
 local function others() return redis.call('ZCOUNT', leases, '(' .. text(now), '+inf') end
