@@ -438,6 +438,28 @@ async def test_a_registered_agents_own_card(page: Inspector, peer: A2APeer) -> N
     assert await page.gates() == ["pass", "pass", "pass", "security-missing", "not reached", "not reached"]
 
 
+async def test_a_link_names_the_agent(page: Inspector, peer: A2APeer) -> None:
+    """`#/handoff?agent=peer`, as the page of one agent may have it."""
+    await page.page.goto(page.page.url.replace("#/handoff", "#/handoff?agent=peer"))
+    await expect(page.page.get_by_text("As the agent publishes it.")).to_be_visible()
+    assert json.loads(await page.input("Agent card").input_value()) == peer.card
+
+
+async def test_an_agent_among_many_is_found_by_its_whole_id(browser: Browser) -> None:
+    """Only so many are suggested, and the one that is named may not be among them."""
+    async with running() as many:
+        for number in range(51):
+            await many.register("http://127.0.0.1:1/", f"worker-{number}")
+        await many.register("http://127.0.0.1:1/last", "worker")
+        async with inspector(browser, many.api) as page:
+            await page.input("Card from").select_option("own")
+            await page.input("Registered agent").fill("worker")
+            await expect(page.page.get_by_text("As it is registered")).to_be_visible()
+            await expect(page.page.locator("datalist option")).to_have_count(50)
+            assert json.loads(await page.input("Agent card").input_value())["url"] == "http://127.0.0.1:1/last"
+            page.complaints.clear()  # without a health engine nobody knows a published card: a 404
+
+
 async def test_the_registered_card_where_no_published_one_is_known(page: Inspector) -> None:
     await page.input("Card from").select_option("own")
     await page.input("Registered agent").fill("silent")

@@ -417,12 +417,13 @@ async def test_the_address_guard_holds(authority: Authority) -> None:
 
 
 async def test_gates_stop_before_anything_is_sent(there: Sent) -> None:
-    for changes, reason in (
-        ({"credential": "missing"}, "credential-missing"),
-        ({"skill": "other"}, "skill-not-advertised"),
-        ({"text": " "}, "request-invalid"),
-        ({"card": "{"}, "card-malformed"),
-    ):
+    stops: dict[str, Document] = {
+        "credential-missing": {"credential": "missing"},
+        "skill-not-advertised": {"skill": "other"},
+        "request-invalid": {"text": " "},
+        "card-malformed": {"card": "{"},
+    }
+    for reason, changes in stops.items():
         found = await there.ask(**changes)
         assert (found["trace"]["final_state"], found["trace"]["sends"]) == (reason, 0)
     assert there.peer.requests == []
@@ -467,7 +468,7 @@ async def test_a_full_agent_and_one_that_is_out(authority: Authority) -> None:
     async with A2APeer(tls=authority.server()) as peer, running(**sections) as gateway:
         await gateway.register(peer.base, "peer")
         there = Sent(gateway, peer)
-        public = {"credential": "missing", "public": True}
+        public: Document = {"credential": "missing", "public": True}
         let_go = asyncio.Event()
         peer.rpc["SendMessage"] = answering("completed", V10, after=let_go)
         first = asyncio.create_task(there.ask(**public))
@@ -484,6 +485,14 @@ async def test_a_full_agent_and_one_that_is_out(authority: Authority) -> None:
         found = await there.ask(**public)
         assert (found["trace"]["final_state"], gates(found)[5]) == ("refused-by-gateway", "agent-out-of-service")
         assert len(peer.requests) == before
+
+
+async def test_a_gateway_that_closes_down_sends_nothing(there: Sent) -> None:
+    """Contract 8: new calls are refused while those in flight finish."""
+    there.gateway.lifecycle.refusing = True
+    found = await there.ask()
+    assert (found["trace"]["final_state"], gates(found)[5]) == ("refused-by-gateway", "gateway-shutdown")
+    assert there.peer.requests == []
 
 
 RULES = [
@@ -504,7 +513,7 @@ async def test_who_may(there: Sent) -> None:
     public = await there.gateway.client.get("/handoff/examples")
     assert public.status_code == 401
     reader, caller, alice = (bearer(token(sub=name)) for name in ("reader", "caller", "alice"))
-    fixture = {"answer": {"fixture": "completed"}}
+    fixture: Document = {"answer": {"fixture": "completed"}}
     assert (await there.ask(headers=reader, **fixture))["trace"]["final_state"] == "completed"
     await there.ask(403, headers=caller, **fixture)
     for agent_id in ("peer", "nobody"):  # before it is told whether there is such an agent

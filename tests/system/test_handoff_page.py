@@ -41,7 +41,7 @@ async def page(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inspec
     files = authority.issue()
     options = ["--certificate", str(files.certificate), "--key", str(files.key), "--token", TOKEN]
     agents = {sdk: Program(python, FAKES / "health_sdk.py", sdk, *options) for sdk, python in PYTHONS.items()}
-    settings = {
+    settings: dict[str, dict[str, Any]] = {
         "upstream": {
             "ca_file": str(authority.ca_file),
             "credentials": {sdk: {"bearer_env": "SDK_TOKEN"} for sdk in agents},

@@ -19,7 +19,10 @@ export function mount(root, context) {
   let inspector = null;
   get("handoff/examples", { signal: context.signal }).then(
     (examples) => {
-      if (!context.signal.aborted) inspector = new Inspector(root, examples, context);
+      if (context.signal.aborted) return;
+      inspector = new Inspector(root, examples, context);
+      const agent = context.query.get("agent"); // #/handoff?agent=echo
+      if (agent) inspector.form.start(agent);
     },
     (error) => {
       if (error.name !== "AbortError") fill(root, heading(), trouble(error));

@@ -1,6 +1,6 @@
 // The inputs of the handoff inspector: what is asked of POST /handoff/trace.
 
-import { get } from "./api.js";
+import { get, send } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { field, options } from "./ui.js";
 
@@ -179,13 +179,29 @@ export class Inputs {
       const found = await get(`agents?limit=${SUGGESTED}&q=${encodeURIComponent(wanted)}`, { signal: this.signal });
       if (turn !== this.turn) return;
       fill(this.agents, found.map((agent) => h("option", { value: agent.agent_id }, agent.name)));
-      const exact = found.find((agent) => agent.agent_id === wanted);
-      if (!exact || this.source.value !== OWN) return;
+      if (this.source.value !== OWN) return;
+      const listed = found.find((agent) => agent.agent_id === wanted);
+      const exact = listed ?? (found.length === SUGGESTED && wanted ? await this.lookUp(wanted) : null);
+      if (!exact) return;
       const published = await this.published(wanted);
       if (turn === this.turn) this.takeCard(exact, published);
     } catch (error) {
       if (error.name !== "AbortError") this.complain([], `The registered agents could not be read: ${error.message}`);
     }
+  }
+
+  /** Begin with a registered agent's own card. */
+  start(id) {
+    this.source.value = OWN;
+    this.agent.value = id;
+    this.show();
+    this.search();
+  }
+
+  /** An agent that is not among those suggested; null if there is none. */
+  async lookUp(id) {
+    const answer = await send(`agents/${encodeURIComponent(id)}`, { signal: this.signal });
+    return answer.ok ? answer.json() : null;
   }
 
   /** The card that an agent publishes; null where that is not known. */

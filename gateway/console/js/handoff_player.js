@@ -44,7 +44,7 @@ export class Player {
   show({ seconds, playing, ready, words }) {
     say(this.state, words);
     const whole = Math.floor(seconds);
-    if (document.activeElement !== this.slider || Number(this.slider.value) !== whole) this.slider.value = seconds;
+    this.slider.value = whole;
     this.slider.setAttribute("aria-valuetext", `${whole} of ${END} seconds, ${where(seconds)}`);
     say(this.clock, `0:${String(whole).padStart(2, "0")} / 1:00`.replace("0:60", "1:00"));
     for (const control of [this.play, this.next, this.restart, this.slider]) control.disabled = !ready;
