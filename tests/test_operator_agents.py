@@ -143,7 +143,7 @@ def test_json_made_harmless_is_the_same_json() -> None:
 
 def test_a_table_fits_the_terminal_and_ids_stay_whole() -> None:
     columns = (Column("AGENT", whole=True), Column("NAME"), Column("URL"))
-    rows = [["a" * 20, "日本語" * 10, "http://agent.example/" + "x" * 50], ["b", None, ""]]
+    rows: list[list[object]] = [["a" * 20, "日本語" * 10, "http://agent.example/" + "x" * 50], ["b", None, ""]]
     lines = table(columns, rows, 60)
     assert max(map(len, lines)) <= 60
     assert lines[1].startswith("a" * 20 + "  日本語")
@@ -360,6 +360,19 @@ async def test_reload_says_what_changed_and_what_needs_a_restart(tmp_path: Path)
         done = await vitalgate("reload", url=gateway.api)
         assert (done.code, done.out) == (1, "")
         assert [line.split(": ")[2] for line in done.err.splitlines()[1:]] == ["log.level", "log.calls"]
+
+
+async def test_nodes(gateway: Running) -> None:
+    """Contract 1: a gateway by itself is a cluster of one."""
+    done = await vitalgate("nodes", "--json", url=gateway.api)
+    assert done.document == (await gateway.client.get("/nodes")).json()
+    [node] = done.document["nodes"]
+    done = await vitalgate("nodes", url=gateway.api)
+    assert done.code == 0
+    [row] = [line.split() for line in done.out.splitlines()[1:]]
+    assert row[:4] == [node["id"], node["host"], str(node["pid"]), node["version"]]
+    assert row[5:8] == ["yes", "yes", node["address"]]
+    assert "agents=0" in row
 
 
 # -- how it ends

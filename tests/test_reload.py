@@ -246,8 +246,7 @@ async def test_without_authentication_only_this_machine_may(tmp_path: Path) -> N
 
 
 async def test_an_address_elsewhere_may_not() -> None:
-    proxies = {"server": {"port": 0, "drain_seconds": 1, "trusted_proxies": ["127.0.0.1"]}}
-    async with running(**proxies) as gateway:
+    async with running(server={"trusted_proxies": ["127.0.0.1"]}) as gateway:
         elsewhere = {"x-forwarded-for": "192.0.2.7"}
         assert (await gateway.client.post("/admin/reload", headers=elsewhere)).status_code == 403
 

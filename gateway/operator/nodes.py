@@ -16,6 +16,8 @@ _NODES: Final = (
     Column("PID", whole=True),
     Column("VERSION", whole=True),
     Column("UP", whole=True),
+    Column("CHECKS", whole=True),
+    Column("ASKED", whole=True),
     Column("ADDRESS"),
     Column("LOAD"),
 )
@@ -27,15 +29,18 @@ def show_nodes(endpoint: Endpoint, seconds: float, as_json: bool) -> None:
     if as_json:
         output.write_document(answer.body)
         return
-    document = answer.document()
-    found = members(document if isinstance(document, list) else mapping(document).get("nodes"))
-    output.write_table(_NODES, [_node(one) for one in found])
+    document = mapping(answer.document())
+    found = members(document.get("nodes"))
+    output.write_table(_NODES, [_node(one, document.get("node")) for one in found])
+    if document.get("connected") is False:
+        output.say("the node that was asked has no contact with the store: what it shows of others may be old")
 
 
-def _node(one: Document) -> Sequence[object]:
+def _node(one: Document, asked: object) -> Sequence[object]:
     load = [f"{name}={value}" for name, value in mapping(one.get("load")).items()]
-    known = [one.get(name) for name in ("node_id", "host", "pid", "version")]
-    return [*known, age(one.get("started_at")), one.get("address"), " ".join(load)]
+    known = [one.get(name) for name in ("id", "host", "pid", "version")]
+    flags = [one.get("checking"), one.get("id") == asked]
+    return [*known, age(one.get("started_at")), *flags, one.get("address"), " ".join(load)]
 
 
 def reload(endpoint: Endpoint, seconds: float, as_json: bool) -> None:
