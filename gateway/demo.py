@@ -94,7 +94,7 @@ async def serve(
         agent_card,
         agent_id=demo.agent_id,
         token=demo.token or None,
-        told=_Saying(demo, url, say),
+        told=_Saying(demo, url, say, patient=not leave),
         leave_seconds=_LEAVE_TIME if leave else 0,
     )
     async with membership:
@@ -126,7 +126,9 @@ def _url(listener: socket.socket) -> str:
 class _Saying:
     """Says what has become of the registration, in whole sentences."""
 
-    def __init__(self, demo: Demo, url: str, say: Say) -> None:
+    def __init__(self, demo: Demo, url: str, say: Say, *, patient: bool = False) -> None:
+        """With `patient`, a gateway that is not there yet is nothing to speak of: it starts beside the agent."""
+        self._patient = patient
         self._demo = demo
         self._url = url
         self._say = say
@@ -138,6 +140,8 @@ class _Saying:
         elif change.state is State.REGISTERED:
             self._welcomed = True
             self._say(welcome(self._demo, self._url))
+        elif change.state is State.UNAVAILABLE and self._patient and not self._welcomed:
+            return
         elif change.state in _SENTENCES:
             self._say(_SENTENCES[change.state].format(change))
 
