@@ -204,7 +204,7 @@ class Workers:
         if self._failure is None:
             seconds += self._settings.server.shutdown_delay_seconds + self._settings.server.drain_seconds
         for worker in self._workers:
-            worker.send_signal(self._signal or signal.SIGTERM)
+            worker.send_signal(signal.SIGTERM)  # also for SIGINT, on which Python has much to say while it starts
         hurried = asyncio.create_task(self._hurried.wait())
         gone = asyncio.gather(*keepers)
         await asyncio.wait((gone, hurried), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -238,7 +238,7 @@ class Workers:
         """End; the second time, at once."""
         if self._signal:
             for worker in self._workers:
-                worker.send_signal(number)
+                worker.send_signal(signal.SIGTERM)
             self._hurried.set()
         self._signal = number
         self._ended.set()

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ class GatewayProcess:
     """`vitalgate serve --config FILE` on ports of its own choosing. Use as `async with`.
 
     `folder` receives the settings file (and whatever the gateway keeps below its home directory). `settings`
-    are sections of the file, laid over what every test needs: free ports, registrations in memory.
+    are sections of the file, laid over what every test needs: free ports, registrations in memory. `options` are
+    further words of the command line; `program` is what is run instead of the installed command.
     """
 
     def __init__(
@@ -37,8 +38,11 @@ class GatewayProcess:
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        program: Sequence[str] = (str(COMMAND),),
     ) -> None:
         self.folder = folder
+        self._command = [*program, "serve", *options]
         self.settings: dict[str, dict[str, Any]] = {
             "server": {"host": "127.0.0.1", "port": 0, "drain_seconds": 2},
             "metrics": {"port": 0},
@@ -78,8 +82,7 @@ class GatewayProcess:
         self.file.write_text(yaml.safe_dump(self.settings))
         self.lines = Log("log lines")
         self._process = await asyncio.create_subprocess_exec(
-            str(COMMAND),
-            "serve",
+            *self._command,
             "--config",
             str(self.file),
             stdin=asyncio.subprocess.DEVNULL,
