@@ -64,7 +64,7 @@ async def opened(
         wrong.extend(await page.evaluate("window.violations"))
     finally:
         await context.close()
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 async def judged(page: Page) -> list[str]:

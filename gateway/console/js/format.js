@@ -40,5 +40,9 @@ export function percent(part, whole) {
   return value < 10 ? `${value.toFixed(1)} %` : `${Math.round(value)} %`;
 }
 
+/** Signs that are not seen, or turn the direction of what follows: in foreign JSON they stand as escapes. */
+const UNSEEN = /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
 /** JSON with two blanks, as text. */
-export const pretty = (value) => JSON.stringify(value, null, 2);
+export const pretty = (value) =>
+  JSON.stringify(value, null, 2).replace(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);

@@ -33,6 +33,7 @@ class Page {
     this.anew = h("button", { class: "button small", type: "button", hidden: true, on: { click: () => this.write(true) } }, "Write it anew");
     this.go = h("button", { class: "button primary", type: "submit" }, "Send");
     this.stop = h("button", { class: "button danger", type: "button", disabled: true, on: { click: () => this.cancel() } }, "Cancel");
+    this.unlisted = h("p", { class: "muted", role: "status" });
     this.hint = h("span", { class: "muted", role: "status" });
     this.result = h("div", { class: "stack" }, h("p", { class: "empty card" }, "What comes back appears here, as it comes."));
   }
@@ -44,6 +45,7 @@ class Page {
     } } },
       h("div", { class: "fields" }, field("Agent", this.agent), field("Protocol", this.version), field("Answer", this.how)),
       this.names,
+      this.unlisted,
       field("Message", this.text),
       field("Request body", this.body, "What is sent, byte for byte. Edit it as you like: the gateway judges it as any caller's."),
       h("div", { class: "row" }, this.go, this.stop, this.anew, this.hint),
@@ -64,7 +66,7 @@ class Page {
         this.readCard();
       }
     } catch (error) {
-      if (error.name !== "AbortError") say(this.hint, error.status === 403 ? "You may not list agents: type an id." : "");
+      if (error.status === 403) say(this.unlisted, "You may not list agents: type an id.");
     }
   }
 
@@ -137,7 +139,7 @@ class Seen {
     const sent = `POST ${agentUrl(id)}\n${lines(Object.entries(shown))}\n\n${body}`;
     this.element = [
       card("Answer", this.state, this.facts, this.list),
-      card("Head of the answer", null, this.headers),
+      card("Headers", null, this.headers),
       card("As it was sent", copyButton(sent), code(sent, "Bytes of the request")),
     ];
     this.tell();
