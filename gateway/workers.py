@@ -19,7 +19,6 @@ from importlib.metadata import version
 from typing import Any, Final, cast
 
 import msgspec
-from uvicorn._types import ASGI3Application
 
 from gateway import server
 from gateway.errors import StartError
@@ -110,7 +109,7 @@ class Workers:
             lifecycle = Lifecycle(drain_seconds=0)
             page = asyncio.create_task(
                 server.serve(
-                    cast(ASGI3Application, self._serve_page),
+                    cast(Any, self._serve_page),
                     api=cast(socket.socket, self._listeners.metrics),
                     lifecycle=lifecycle,
                 )

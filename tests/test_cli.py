@@ -18,7 +18,8 @@ import yaml
 from click.testing import CliRunner
 
 from gateway import cli
-from gateway.settings import load
+from gateway.settings import Settings, load
+from gateway.worker_count import worker_count
 from tests.fakes.program import clean_environment
 
 COMMAND = Path(sys.executable).with_name("vitalgate")
@@ -64,6 +65,15 @@ def test_version(tmp_path: Path) -> None:
             "Invalid value for '--format': 'xml' is not one of 'yaml', 'json'",
         ),
         (["demo", "--gateway", "gateway:9090"], "Invalid value for --gateway: "),
+        (["demo", "--id", "Demo"], "Invalid value for --id: must be 2-128 of a-z, 0-9 and inner hyphens"),
+        *(
+            (["serve", "--workers", text], f"--workers {text}: must be a number from 1 to 256, or auto; see")
+            for text in ("0", "257", "two", "1.5", "9" * 5000)
+        ),
+        (
+            ["serve", "--workers", "2"],
+            "--workers 2: several processes cannot share a registry in a SQLite file: set registry.url to redis://",
+        ),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_line_and_2(tmp_path: Path, arguments: list[str], line: str) -> None:
@@ -268,3 +278,26 @@ def test_serve_with_demo_prints_a_command_that_works_when_pasted(tmp_path: Path,
         finally:
             process.kill()
             process.communicate()
+
+
+def test_several_workers_need_a_shared_registry_and_a_metrics_port(tmp_path: Path) -> None:
+    def line(**variables: str) -> str:
+        return one_line(run("serve", "--workers", "2", home=tmp_path, **variables), 2)
+
+    assert "cannot share a registry in memory: " in line(VITALGATE_REGISTRY__URL="memory://")
+    shared = {"VITALGATE_REGISTRY__URL": "redis://:secret@127.0.0.1:1"}
+    said = line(VITALGATE_METRICS__PORT="0", **shared)
+    assert said.startswith(
+        "--workers 2: the metrics of several processes need a port of their own: set metrics.port"
+    )
+    assert "secret" not in said
+
+
+def test_one_worker_is_one_process_over_any_registry() -> None:
+    settings = Settings()
+    assert worker_count("1", settings) == worker_count("001", settings) == 1
+
+
+def test_auto_is_one_worker_per_core() -> None:
+    settings = Settings(registry={"url": "redis://127.0.0.1:1"})
+    assert worker_count("auto", settings) == len(os.sched_getaffinity(0))
