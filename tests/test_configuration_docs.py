@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from gateway.reload import RELOADED
 from gateway.settings import Settings, load
 from gateway.settings_model import KUBEMQ_VARIABLES
 from gateway.settings_sources import field_names, variable
@@ -52,3 +53,10 @@ def test_the_example_is_a_right_file(tmp_path: Path) -> None:
         settings = load(str(file), {"HOME": "/"}).settings
         for section, values in yaml.safe_load(block).items():
             assert values.keys() <= getattr(settings, section).model_fields_set
+
+
+def test_what_a_reload_changes_is_listed() -> None:
+    """Contract 8."""
+    section = PAGE.split("\n## Changing settings while it runs\n")[1].split("\n## ")[0]
+    listed = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+\.\w+)`", "".join(listed))) == sorted(RELOADED)
