@@ -324,6 +324,7 @@ def _card_rewriter(terms: CardTerms, gate: Gate) -> Callable[[bytes, str, Reques
 
 def _watch(metrics: Metrics, registry: Registry, upstream: Upstream, logs: Logs) -> None:
     metrics.gauge("log_lines_dropped", "Log lines lost to a stalled reader of the log.", lambda: logs.dropped)
+    metrics.gauge("tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
     metrics.gauge("registered_agents", "Agents that are registered and alive.", lambda: len(registry))
     metrics.gauges(
         "upstream_connections",
