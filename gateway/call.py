@@ -160,7 +160,7 @@ class Call:
             raise Refused("CREDENTIAL_MISSING", "")
         if not peer.admission.open:
             self._try(envelope, peer)
-        if self._streams_are_full() and (self.request.push or envelope.method in STREAMING):
+        if (envelope.method in STREAMING or self.request.push) and self._streams_are_full():
             raise Refused("GATEWAY_OVERLOADED", _TOO_MANY_STREAMS)
         if not peer.slots.take():
             raise Refused("SERVER_BUSY", "")

@@ -89,18 +89,15 @@ class Gate:
         self.hosts = hosts
         self._auth = auth
         self.proxies = proxies
+        self._believing = bool(proxies)
         self.change(origins, requests, registrations)
 
     def change(self, origins: Origins, requests: Rates | None, registrations: Rates | None) -> None:
         """Judge by these from now on; see `__init__`."""
         self._origins = origins
         self._requests = requests
+        self.limits = requests is not None  # whether requests are counted
         self._registrations = registrations
-
-    @property
-    def limits(self) -> bool:
-        """Whether requests are counted."""
-        return self._requests is not None
 
     def direct(self, headers: Headers, fields: Mapping[bytes, bytes], peer: str) -> Identity | None:
         """Give the caller of a plain call whom nothing needs to be asked or told; None: judge at length.
@@ -110,7 +107,7 @@ class Gate:
             fields: The same by name; of several with one name, one.
             peer: Address of whoever is connected.
         """
-        host = self.proxies.sent(headers, peer).host if self.proxies else fields.get(b"host", b"")
+        host = self.proxies.sent(headers, peer).host if self._believing else fields.get(b"host", b"")
         if b"origin" in fields or not self.hosts.allows_host(host):
             return None
         if self._auth is None:

@@ -63,7 +63,7 @@ class HostCheck:
 
     def allows_host(self, value: bytes) -> bool:
         """Tell whether a request with this `Host` may be served."""
-        return not self._active or self.vouches_for(value)
+        return not self._active or self._known.get(value) or self.vouches_for(value)
 
     def vouches_for(self, value: bytes) -> bool:
         """Tell whether this `Host` is known to be the gateway's own, whether or not the check is made."""

@@ -179,8 +179,7 @@ class Caller(Answering):
             return False
         self.chances = CHANCES
         self.stage = _WHOLE
-        self.direct = Direct(self.lifecycle.ready, identity, None)
-        self.cycle = cast(RequestResponseCycle, self.direct)
+        self.cycle = self.direct = Direct(self.lifecycle.ready, identity, None)  # type: ignore[assignment]
         door.call(self, plain, identity, body)
         return True
 
@@ -294,7 +293,7 @@ class Caller(Answering):
         self.since = self.loop.time()
         if self.stage == _WHOLE:
             self.stage = _NONE
-        if not self.transport.is_closing():
+        if self.flow.read_paused and not self.transport.is_closing():
             self.flow.resume_reading()
 
     def expire(self, now: float) -> None:

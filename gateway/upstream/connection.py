@@ -194,8 +194,10 @@ class Connection(asyncio.Protocol):
             exchange.consume(body)
         if self._exchange is exchange:
             exchange.body = body
-            self._reader.keep_alive = True
-            self._release()
+            self._exchange = None
+            if exchange.paused:
+                self._transport.resume_reading()
+            self._give_back()
             exchange.finish(None)
         return True
 
@@ -311,20 +313,23 @@ class Connection(asyncio.Protocol):
         reader, transport = self._reader, self._transport
         if exchange is not None and exchange.paused:
             transport.resume_reading()
-        if (
-            reader.keep_alive
-            and not reader.excess
-            and not transport.is_closing()
-            and not transport.get_write_buffer_size()  # the agent answered before it had read everything
-        ):
+        if reader.keep_alive and not reader.excess:
             reader.reset()
             if self._decoder is not None or self._body:
                 self._decoder = None
                 self._body = bytearray()
-            self.used = True
-            self._pool.put(self)
+            self._give_back()
         else:
             transport.abort()
+
+    def _give_back(self) -> None:
+        transport = self._transport
+        # Something unsent: the agent answered before it had read everything.
+        if transport.is_closing() or transport.get_write_buffer_size():
+            transport.abort()
+        else:
+            self.used = True
+            self._pool.put(self)
 
     def _lost(self, exchange: Exchange, error: Exception | None) -> None:
         """Send again on a fresh connection where contract 2.3 allows it; fail otherwise."""
