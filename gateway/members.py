@@ -99,9 +99,10 @@ class Members:
             return
         before, self._left = frozenset(self._all()), True
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if task is None:
+            return  # it never took one
+        task.cancel()
+        await asyncio.wait([task])
         try:
             await self._link.run(LEAVE, self._id)
         except StoreUnavailable as error:
@@ -128,7 +129,8 @@ class Members:
             return  # the registry tells of the outage
         now, last = self._now(), self._contact
         self._contact = now
-        if now - last > 2 * RENEW_SECONDS and last > -inf:
+        was_out = last > -inf and now - last > 2 * RENEW_SECONDS
+        if was_out:
             self._give_grace()
         found = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
         self._live = {id.decode(): _read(id, ends, document) for id, ends, document in found}
@@ -138,7 +140,7 @@ class Members:
             else {}
         )
         self._tell(before)
-        if now - last > 2 * RENEW_SECONDS:
+        if was_out:
             for callback in self._back:
                 callback(last)
 

@@ -94,7 +94,8 @@ class Rest:
         elif path == b"/metrics" and self._own_metrics:
             await serve_metrics(self._metrics, scope, send)
         else:
-            await self._seek(path)
+            if scope["method"] != "POST" or path.count(b"/") > 2:  # else /agents/register and its like: no id
+                await self._seek(path)
             scope["scheme"] = sent.scheme
             scope["headers"] = _as_sent(scope["headers"], sent)
             scope["vitalgate.identity"] = verdict.identity
