@@ -65,7 +65,7 @@ class Cluster:
         self._trials = Trials(link, members, self._tell_now)
         self._joining = True
         self._behind = True  # messages were lost, either way
-        self._cut_since = inf  # when contact was lost, until what is kept in the store has been read again
+        self._alone = inf, inf  # since when, and until when, this node had no contact: in the cluster's time
         self._send = asyncio.Event()
         self._sends_at = inf
         self._tasks: set[asyncio.Task[None]] = set()
@@ -188,13 +188,19 @@ class Cluster:
                 if gone:
                     await self._link.run(FORGET, *gone)
             except StoreUnavailable:
-                self._behind = True
-                for report, release in items:
-                    if release:
-                        self._trials.keep(report.agent_id)
-                self._outbox.clear()
+                self._lose(items + self._outbox, sightings)
                 return
             sightings = []
+
+    def _lose(self, items: list[tuple[Report, str]], sightings: list[Sighting]) -> None:
+        """Nobody was told: what is known then is told when contact is back."""
+        self._behind = True
+        self._outbox = []
+        for report, release in items:
+            if release:
+                self._trials.keep(report.agent_id)
+        for sighting in sightings:
+            self._active[sighting.agent_id] = None
 
     def _message(self, items: list[tuple[Report, str]], sightings: list[Sighting]) -> list[str | bytes | int]:
         encoded = [verdicts.encode(report) for report, _ in items]
@@ -239,7 +245,7 @@ class Cluster:
             _log.exception("a message from another node could not be taken")
 
     def _take(self, told: Report, *, over: bool = False) -> None:
-        """Take over what is new in a report; `over`: its state goes before what this node found alone."""
+        """Take over what is new in a report; `over`: it goes before what this node found alone."""
         monitor, watched = self._monitor, self._known(told.agent_id)
         self._last = max(self._last, told.stamp)
         if monitor is None or watched is None or not verdicts.is_about(told, watched):
@@ -250,7 +256,7 @@ class Cluster:
             verdicts.take_run(watched, told.run, monitor.target(watched), self._times)
         elif verdicts.is_of_another_card(told, watched):
             self._keep(told)
-        if verdicts.is_news(told, watched) or (over and told.stamp != watched.versions.stamp):
+        if verdicts.is_news(told, watched) or (over and watched.versions.stamp < self._alone[1] * 1e6):
             verdicts.take_state(watched, told, self._times)
         if self._joining:
             watched.last_transition = told.change  # that was before this node's time
@@ -289,7 +295,7 @@ class Cluster:
 
     def _contact(self, last: float) -> None:
         self._behind = True
-        self._cut_since = min(self._cut_since, last)
+        self._alone = min(self._alone[0], self._times.there(last)), self._link.now()
 
     async def _tick_for_ever(self) -> None:
         while True:
@@ -308,7 +314,7 @@ class Cluster:
         if monitor is None:
             return
         self._behind = False
-        cut = self._times.there(self._cut_since) * 1e6
+        since = self._alone[0] * 1e6
         oldest = (self._link.now() - monitor.rules.memory_seconds) * 1e6
         kept: dict[str, tuple[int, int]] = {}
         with suppress(StoreUnavailable):
@@ -318,11 +324,11 @@ class Cluster:
                 for agent_id, entry in zip(found[::2], found[1::2], strict=True):
                     told = _read(entry)
                     if told is not None and told.stamp > oldest:
-                        self._take(told, over=told.stamp > cut)
+                        self._take(told, over=told.stamp > since and told.node != self._members.id)
                         kept[agent_id.decode()] = told.moved, told.stamp
                 if cursor == b"0":
                     break
-            self._cut_since = inf
+            self._alone = inf, inf
             self._tell_better(monitor, kept)
             return
         self._behind = True

@@ -366,8 +366,7 @@ class Monitor:
             if change.because != "check":
                 self._hurry(watched)
         if moved or status is not watched.status:
-            at = change.at if moved and change is not None else watched.checked_at
-            self._transitions.publish(watched, status, routing, at)
+            self._transitions.publish(watched, status, routing)
         if self.suspects_itself:
             self._doubt.look(self._now(), self._recently())
 

@@ -44,8 +44,10 @@ class Transitions:
         loud = Routing.OUT_OF_SERVICE.value in (change.before, change.after)
         _log.log(logging.WARNING if loud else logging.INFO, "agent routing changed", extra={"fields": fields})
 
-    def publish(self, watched: Watched, status: Status, routing: Routing, at: str | None = None) -> None:
-        """Add an event: the status or the routing is another than before."""
+    def publish(self, watched: Watched, status: Status, routing: Routing) -> None:
+        """Add an event: the status or the routing is another than before; the same at every node."""
+        change = watched.last_transition
+        at = watched.checked_at if change is None or routing is watched.routing else change.at
         data = {
             "agent_id": watched.agent.agent_id,
             "status": watched.status.value,
