@@ -8,6 +8,7 @@ from typing import Final
 from gateway.operator import output
 from gateway.operator.agents import Document, age, ask, mapping, members
 from gateway.operator.endpoint import Endpoint
+from gateway.operator.failures import AUTH, Failed
 from gateway.operator.output import Column
 
 _NODES: Final = (
@@ -20,6 +21,10 @@ _NODES: Final = (
     Column("ASKED", whole=True),
     Column("ADDRESS"),
     Column("LOAD"),
+)
+_WHO_MAY: Final = (
+    "with authentication, a token is needed to which auth.policy grants administer; "
+    "without it, only the gateway's own machine may ask"
 )
 
 
@@ -45,7 +50,10 @@ def _node(one: Document, asked: object) -> Sequence[object]:
 
 def reload(endpoint: Endpoint, seconds: float, as_json: bool) -> None:
     """Have the gateway read its settings again (contract 8)."""
-    answer = ask(endpoint, seconds, "POST", "admin/reload")
+    try:
+        answer = ask(endpoint, seconds, "POST", "admin/reload")
+    except Failed as error:
+        raise Failed(AUTH, error.lines[0], _WHO_MAY) if error.code == AUTH else error from None
     if as_json:
         output.write_document(answer.body)
         return
