@@ -65,8 +65,9 @@ def serve(settings: Settings, source: Source, count: int) -> int:
         if port == settings.metrics.port:
             raise server.BindError(f"port {port} is that of the metrics: choose server.port")
         metrics = sockets.enter_context(server.bind(settings.metrics.host, settings.metrics.port))
-        settings = settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
-        source = Source(source.config, {**source.options, "server.port": port})
+        if not settings.server.port:  # chosen by the system: the same for all, and no change when they read again
+            settings = settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
+            source = Source(source.config, {**source.options, "server.port": port})
         return asyncio.run(Workers(Listeners(api, metrics), settings, source, count, logs).run())
 
 
