@@ -14,9 +14,9 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 _EXITS = "Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 connection, 6 timeout."
 _COMPLETIONS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 _STATUSES = ("HEALTHY", "DEGRADED", "UNHEALTHY", "UNREACHABLE", "MISCONFIGURED", "UNKNOWN")
-_REST_SECONDS = 10.0
-_CHECK_SECONDS = 75.0
-_CALL_SECONDS = 310.0
+_REST_SECONDS = 10
+_CHECK_SECONDS = 75
+_CALL_SECONDS = 310
 """Somewhat more than a gateway gives an agent by default."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -56,7 +56,7 @@ def _options(*options: Decorator) -> Decorator:
     return add
 
 
-def _connecting(seconds: float | None, shown: str | None = None) -> Decorator:
+def _connecting(seconds: float | None) -> Decorator:
     """The options of every command that asks a gateway."""
     return _options(
         click.option("--url", help="The gateway's base URL (VITALGATE_URL; else http://127.0.0.1:9090)."),
@@ -69,7 +69,7 @@ def _connecting(seconds: float | None, shown: str | None = None) -> Decorator:
             "--timeout",
             type=click.FloatRange(0, min_open=True),
             default=seconds,
-            show_default=shown or seconds is not None,
+            show_default=seconds is not None,
             metavar="SECONDS",
             help="Deadline of the whole command.",
         ),
@@ -107,6 +107,8 @@ def _endpoint(given: dict[str, Any]) -> Any:
 def agents() -> None:
     """Show and change the agents of a running gateway.
 
+    The gateway is that of --url or VITALGATE_URL; docs/commands.md tells more.
+
     \b
     Examples:
       vitalgate agents list --health UNREACHABLE
@@ -117,7 +119,11 @@ def agents() -> None:
 
 @agents.command(name="list", cls=OperatorCommand, epilog=_EXITS)
 @click.option(
-    "--health", type=click.Choice(_STATUSES, case_sensitive=False), multiple=True, help="May be repeated."
+    "--health",
+    type=click.Choice(_STATUSES, case_sensitive=False),
+    metavar="STATUS",
+    multiple=True,
+    help=f"One of {', '.join(_STATUSES)}; may be repeated.",
 )
 @click.option("--tag", "tags", multiple=True, help="With a skill that bears this tag; may be repeated.")
 @click.option("--query", metavar="TEXT", help="With this text in id, name, description or skills.")
@@ -127,6 +133,8 @@ def list_agents(
     health: tuple[str, ...], tags: tuple[str, ...], query: str | None, limit: int | None, **given: Any
 ) -> None:
     """List agents.
+
+    Without options: all of them, in the order in which they registered.
 
     \b
     Examples:
@@ -150,6 +158,8 @@ def list_agents(
 @_connecting(_REST_SECONDS)
 def show(agent: str, **given: Any) -> None:
     """Show one agent as it is registered.
+
+    How it is, and why, is said by: vitalgate agents health AGENT.
 
     \b
     Examples:
@@ -207,6 +217,8 @@ def register(file: str, agent_id: str | None, at: str | None, **given: Any) -> N
 def deregister(agent: str, **given: Any) -> None:
     """Take an agent out.
 
+    Calls to it get an error from then on; those under way go on. Nothing is asked.
+
     \b
     Examples:
       vitalgate agents deregister weather
@@ -222,6 +234,8 @@ def deregister(agent: str, **given: Any) -> None:
 def health(agent: str, **given: Any) -> None:
     """Show an agent's health: the last check, what routing made of it, and what to do.
 
+    It is not checked for that; vitalgate agents check AGENT does so.
+
     \b
     Examples:
       vitalgate agents health weather
@@ -235,7 +249,9 @@ def health(agent: str, **given: Any) -> None:
 @_AGENT
 @_connecting(_CHECK_SECONDS)
 def check(agent: str, **given: Any) -> None:
-    """Check an agent now and show its health. The exit code says whether it was checked, not how it is.
+    """Check an agent now and show its health.
+
+    The exit code says whether it was checked, not how it is.
 
     \b
     Examples:
@@ -253,6 +269,8 @@ def check(agent: str, **given: Any) -> None:
 @_connecting(_REST_SECONDS)
 def history(agent: str, limit: int | None, **given: Any) -> None:
     """Show the results of an agent's last checks, the newest first.
+
+    The gateway keeps the last 100.
 
     \b
     Examples:
@@ -329,6 +347,8 @@ def _order(given: dict[str, Any], endpoint: Any) -> Any:
 def nodes(**given: Any) -> None:
     """Show the nodes of the cluster that the gateway belongs to.
 
+    A gateway whose registry is no Redis or Valkey is a cluster of one.
+
     \b
     Examples:
       vitalgate nodes
@@ -360,6 +380,8 @@ def reload(**given: Any) -> None:
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that completes commands, options and agents' ids in a shell.
+
+    Ids are asked of the gateway that VITALGATE_URL names.
 
     \b
     Examples:
