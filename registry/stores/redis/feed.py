@@ -218,10 +218,22 @@ class Feed:
             listed = [one async for one in _lines(text.decode())]
             for ids in _chunks(self._mirror.unknown(listed)):
                 await self.read(*ids)
-            self._mirror.settle(listed, int(version))
+            await self._settle(listed, int(version))
             held, self._held = self._held, None
         for message in held:
             self._hear(message)  # holds it again where it shows a gap
+
+    async def _settle(self, listed: list[Listed], version: int) -> None:
+        """The store held exactly this at that version, and what was unknown has been read since."""
+        for ids in _chunks(self._mirror.vanished(listed, version)):
+            for agent_id in ids:
+                self._mirror.gone("removed", agent_id, version, elsewhere=True)
+            await asyncio.sleep(0)
+        for chunk in _chunks(listed):
+            for one in chunk:
+                self._mirror.renewed(one.agent_id, one.term)
+            await asyncio.sleep(0)
+        self._mirror.followed(version)
 
     async def read(self, *ids: str) -> None:
         """Asks the store about these agents.

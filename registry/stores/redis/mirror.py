@@ -161,15 +161,10 @@ class Mirror:
         known = self.entries.get(listed.agent_id)
         return known is not None and known.rev >= listed.rev
 
-    def settle(self, listed: list[Listed], version: int) -> None:
-        """The store held exactly this at that version, and what was unknown has been read since."""
+    def vanished(self, listed: Iterable[Listed], version: int) -> list[str]:
+        """The agents that are known here, and were not in the store at the version of a listing."""
         names = {one.agent_id for one in listed}
-        for agent_id, known in [*self.entries.items()]:
-            if agent_id not in names and known.rev <= version:
-                self.gone("removed", agent_id, version, elsewhere=True)
-        for one in listed:
-            self.renewed(one.agent_id, one.term)
-        self.followed(version)
+        return [one for one, known in self.entries.items() if one not in names and known.rev <= version]
 
     def restart(self) -> None:
         """Cluster time was mistaken: every lease ends at another local moment."""
