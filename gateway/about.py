@@ -32,8 +32,6 @@ Document = dict[str, Any]
 
 #: What a fault shows of a call; the rest of the log line is the same for all of them, or empty.
 _FAULT: Final = ("time", "agent", "method", "reason", "outcome", "status", "duration_ms", "caller", "request_id")
-#: Registries that several processes share, and which therefore have nodes (`GET /nodes`).
-_SHARED: Final = ("redis:", "rediss:", "redis+sentinel:")
 _PROC: Final = Path("/proc/self")
 
 
@@ -81,7 +79,6 @@ class About:
             "status": parts.health().value,
             "suspects_itself": parts.monitor is not None and parts.monitor.suspects_itself,
             "addresses": self._addresses,
-            "shared": settings.registry.url.startswith(_SHARED),
             "caller": {"name": caller.name, "authenticated": settings.auth.enable},
             "settings": list(_settings(settings)) if open_to_all or caller.grants.administer else None,
             "limits": [_limit(*one) for one in self._use(settings)],

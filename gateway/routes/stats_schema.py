@@ -96,7 +96,6 @@ GATEWAY: Final = described(
         status=_STATUS,
         suspects_itself=_BOOLEAN,
         addresses=_OBJECT,
-        shared=_BOOLEAN,
         caller=_object(name=_STRING, authenticated=_BOOLEAN),
         settings=Schema(
             type=[OpenAPIType.ARRAY, OpenAPIType.NULL],

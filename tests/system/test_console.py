@@ -390,6 +390,7 @@ async def test_the_gateway_about_itself(browser: Browser, fleet: Fleet) -> None:
         await expect(page.get_by_role("region", name="Process")).to_contain_text("serving")
         await expect(page.get_by_role("region", name="Process")).to_contain_text("authentication is off")
         await expect(page.locator(".limits")).to_contain_text("a2a.agent_max_concurrency")
+        await expect(page.locator("table.nodes tbody tr")).to_contain_text("this one")
         faults = page.get_by_role("region", name="Recent faults", exact=True)
         await expect(faults.locator("tbody tr").first).to_contain_text("AGENT_HTTP_ERROR")
         settings = page.get_by_role("region", name="Settings in force")

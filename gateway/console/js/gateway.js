@@ -25,14 +25,13 @@ class Page {
     this.nodes = h("div");
     this.limits = h("div");
     this.faults = h("div");
-    this.nodesCard = card("Nodes", null, this.nodes);
-    this.nodesCard.hidden = true;
+    this.contact = h("span");
     this.settings = new Settings();
     fill(root,
       h("div", { class: "head" }, h("h1", {}, "Gateway"), this.head),
       h("div", { class: "stack" },
         h("div", { class: "split" }, card("Process", null, this.process), card("Limits and their use", null, this.limits)),
-        this.nodesCard,
+        card("Nodes", this.contact, this.nodes),
         card("Recent faults", h("span", { class: "muted" }, "the last 100 calls that ended in an error of the gateway's"), this.faults),
         card("Settings in force", null, this.settings.element),
       ),
@@ -46,24 +45,14 @@ class Page {
   async poll() {
     try {
       if (!document.hidden || !this.shown) {
-        const gateway = await get("gateway", { signal: this.signal });
-        this.show(gateway, gateway.shared ? await this.readNodes() : null);
+        const [gateway, nodes] = await Promise.all([get("gateway", { signal: this.signal }), get("nodes", { signal: this.signal })]);
+        this.show(gateway, nodes);
       }
     } catch (error) {
       if (error.name === "AbortError") return;
       if (!this.shown || error.status) return void fill(this.root, h("div", { class: "head" }, h("h1", {}, "Gateway")), trouble(error));
     }
     this.timer = setTimeout(() => this.poll(), PERIOD_MS);
-  }
-
-  async readNodes() {
-    try {
-      const answer = await get("nodes", { signal: this.signal });
-      return Array.isArray(answer) ? answer : (answer.nodes ?? []);
-    } catch (error) {
-      if (error.status === 404) return null;
-      throw error;
-    }
   }
 
   show(gateway, nodes) {
@@ -75,12 +64,11 @@ class Page {
       ["Running for", `${age(gateway.uptime_seconds)}, since ${time(gateway.started_at)}`],
       ["Host, process", `${gateway.host}, ${gateway.pid}`],
       ...Object.entries(gateway.addresses).map(([name, address]) => [name === "api" ? "Calls and REST" : "Metrics", h("code", {}, address)]),
-      ["Registry", gateway.shared ? "shared with the nodes below" : "of this process alone"],
       ["You are", gateway.caller.authenticated ? gateway.caller.name : `${gateway.caller.name} (authentication is off)`],
     ]));
     fill(this.limits, h("ul", { class: "limits" }, gateway.limits.map(limit)));
-    this.nodesCard.hidden = nodes === null;
-    if (nodes) fill(this.nodes, table(nodes, "Nodes"));
+    fill(this.contact, nodes.connected ? null : h("span", { class: "badge bad" }, "no contact with the store"));
+    fill(this.nodes, nodeTable(nodes));
     fill(this.faults, faults(gateway.faults));
     this.settings.update(gateway.settings);
   }
@@ -112,18 +100,20 @@ function faults(list) {
   ]));
 }
 
-/** Any list of plain objects. */
-function table(rows, label) {
-  if (!rows.length) return h("p", { class: "muted" }, "None.");
-  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  return scrolling(label, columns.map((name) => name.replaceAll("_", " ")), rows.map((row) => columns.map((name) => cell(row[name]))));
-}
+const NODE_COLUMNS = ["Node", "Host, process", "Version", "Running for", "Address", "Calls", "Streams", "Agents", "Checked by it"];
 
-function cell(value) {
-  if (value === null || value === undefined) return "–";
-  if (typeof value === "number") return number(value);
-  if (typeof value === "object") return h("code", {}, JSON.stringify(value));
-  return /^\d{4}-\d\d-\d\dT/.test(value) ? time(value) : String(value);
+function nodeTable({ node: own, nodes }) {
+  return scrolling("Nodes", NODE_COLUMNS, nodes.map((one) => [
+    [h("code", {}, one.id), one.id === own ? h("span", { class: "badge info plain" }, "this one") : null],
+    `${one.host}, ${one.pid}`,
+    one.version,
+    age((Date.now() - Date.parse(one.started_at)) / 1000),
+    h("code", {}, one.address),
+    number(one.load.calls),
+    number(one.load.streams),
+    number(one.load.agents),
+    one.checking ? number(one.load.checked) : "checks none",
+  ]));
 }
 
 function scrolling(label, columns, rows) {

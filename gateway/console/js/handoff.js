@@ -132,6 +132,7 @@ class Inspector {
     } catch (error) {
       if (asking !== this.asking || error.name === "AbortError") return;
       this.form.complain(error.details ?? [], error.details?.length ? "" : `The gateway gave no trace: ${error.message}`);
+      this.form.focusMistake();
     } finally {
       if (asking === this.asking) {
         this.asking = null;

@@ -240,6 +240,13 @@ export class Inputs {
     say(this.alert, [text, ...left].filter(Boolean).join(": "));
     this.alert.hidden = this.alert.textContent === "";
   }
+
+  /** Lead to the first mistake: it may be out of sight. */
+  focusMistake() {
+    const wrong = this.element.querySelector('[aria-invalid="true"]');
+    if (wrong) wrong.focus();
+    else if (!this.alert.hidden) this.alert.scrollIntoView({ block: "nearest" });
+  }
 }
 
 function named(label, control, hint) {
@@ -247,7 +254,9 @@ function named(label, control, hint) {
   const at = field(label, control, hint);
   const said = h("span", { class: "bad-text handoff-wrong", id: `${control.id}-wrong` });
   at.append(said);
-  control.setAttribute("aria-describedby", said.id);
+  const told = at.querySelector(".hint");
+  if (told) told.id = `${control.id}-hint`;
+  control.setAttribute("aria-describedby", told ? `${told.id} ${said.id}` : said.id);
   return at;
 }
 
