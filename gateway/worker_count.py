@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Final
 
 from gateway.settings import Settings
 
 MOST: Final = 256
+_CPU_MAX: Final = Path("/sys/fs/cgroup/cpu.max")
 _NUMBER: Final = re.compile(r"[0-9]{1,3}")
 
 
@@ -33,7 +35,18 @@ def worker_count(text: str, settings: Settings) -> int:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not everywhere
-        return min(len(os.sched_getaffinity(0)), MOST)
-    return min(os.cpu_count() or 1, MOST)
+    """The cores that this process may use; a container is often allowed fewer than it sees."""
+    seen = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        allowed = quota(_CPU_MAX.read_text())
+    except OSError:  # no cgroup v2
+        allowed = seen
+    return min(seen, allowed, MOST)
+
+
+def quota(text: str) -> int:
+    """Read cgroup v2's `cpu.max`, microseconds per period: the whole cores it allows for, at least one."""
+    allowed, _, period = text.strip().partition(" ")
+    if allowed == "max":
+        return MOST
+    return max(1, -(-int(allowed) // int(period or 100_000)))

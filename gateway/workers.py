@@ -180,8 +180,9 @@ class Workers:
             began = time.monotonic()
             try:
                 why = await worker.run()
-            except OSError as error:
-                why = f"worker {worker.number} cannot be started: {error.strerror or error}"
+            except Exception as error:  # the edge: whatever it is, the worker must be kept
+                logger.exception("keeping a worker failed", extra={"fields": {"number": worker.number}})
+                why = f"worker {worker.number} cannot be kept: {getattr(error, 'strerror', None) or error}"
             if self._ended.is_set():
                 return
             if not self._all_ready.is_set():
@@ -292,6 +293,7 @@ class _Worker:
             failure = await self._listen(reader)
             code = await self._process.wait()
         finally:
+            self.send_signal(signal.SIGKILL)  # nothing, if it has ended
             self.ready, self._process = False, None
             self._writer.close()
             self._answer(None)

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from gateway import cli
 from gateway.settings import Settings, load
-from gateway.worker_count import worker_count
+from gateway.worker_count import quota, worker_count
 from tests.fakes.program import clean_environment
 
 COMMAND = Path(sys.executable).with_name("vitalgate")
@@ -300,4 +300,8 @@ def test_one_worker_is_one_process_over_any_registry() -> None:
 
 def test_auto_is_one_worker_per_core() -> None:
     settings = Settings(registry={"url": "redis://127.0.0.1:1"})
-    assert worker_count("auto", settings) == len(os.sched_getaffinity(0))
+    assert 1 <= worker_count("auto", settings) <= len(os.sched_getaffinity(0))
+    read = {
+        text: quota(text) for text in ("max 100000\n", "200000 100000\n", "250000 100000", "1000 100000", "300000")
+    }
+    assert list(read.values()) == [256, 2, 3, 1, 3]
