@@ -383,6 +383,7 @@ async def test_mistakes_are_shown_where_they_are(page: Inspector) -> None:
     await expect(page.input("Destination")).to_have_attribute("aria-invalid", "true")
     await expect(page.page.get_by_text("Must be an origin such as https://agent.example")).to_be_visible()
     await expect(page.page.get_by_text("Must be a whole number of milliseconds")).to_be_visible()
+    await expect(page.input("Destination")).to_be_focused()
     await page.at("0:00")
     await page.input("Destination").fill(ORIGIN)
     await expect(page.input("Destination")).not_to_have_attribute("aria-invalid", "true")
