@@ -1,4 +1,4 @@
-"""A few minutes of the soak (`tests/benchmarks/soak.py`): bounded load with faults leaves the gateway as it was."""
+"""Minutes of the soak (`tests/benchmarks/soak.py`): bounded load with faults leaves the gateway as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients as they are take the fast path: curl, wrk, httpx, the SDKs in Python and JavaScript; the counter shows it.
+"""Clients as they are take the fast path: curl, wrk, httpx, the SDKs in Python and JavaScript; a counter shows it.
 
 Contract 7: `vitalgate_requests_by_path_total{path}`.
 """
