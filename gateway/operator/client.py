@@ -153,7 +153,8 @@ def _translated(url: str) -> Iterator[None]:
             "is the gateway running there? --url or VITALGATE_URL says where it is",
         ) from None
     except httpx.TransportError as error:
-        raise Failed(CONNECTION, f"{url}: the connection broke: {_why(error)}") from None
+        told = f"{url}: the connection broke: {_why(error)}"
+        raise Failed(CONNECTION, told, "what was asked for may have been done all the same") from None
 
 
 def _why(error: BaseException) -> str:
