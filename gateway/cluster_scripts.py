@@ -15,6 +15,15 @@ _COMMON: Final = """
 local nodes, leases, health = p .. 'nodes', p .. 'nodes/leases', p .. 'health'
 local function trial(id) return p .. 'trial/' .. id end
 local function is_agent(id) return redis.call('EXISTS', p .. 'agents/' .. id) == 1 end
+local function live_nodes()
+  local found, live = {}, redis.call('ZRANGEBYSCORE', leases, '(' .. text(now), '+inf', 'WITHSCORES')
+  for at = 1, #live, 2 do
+    found[#found + 1] = live[at]
+    found[#found + 1] = live[at + 1]
+    found[#found + 1] = redis.call('HGET', nodes, live[at]) or ''
+  end
+  return found
+end
 local function alive(node) return tonumber(redis.call('ZSCORE', leases, node) or '0') > now end
 local function known(id)
   local kept = redis.call('HGET', health, id)
@@ -43,15 +52,12 @@ end
 redis.call('ZADD', leases, text(now + length), id)
 redis.call('HSET', nodes, id, document)
 if news then redis.call('PUBLISH', p .. 'nodes', id) end
-local found, live = {}, redis.call('ZRANGE', leases, 0, -1, 'WITHSCORES')
-for at = 1, #live, 2 do
-  found[#found + 1] = live[at]
-  found[#found + 1] = live[at + 1]
-  found[#found + 1] = redis.call('HGET', nodes, live[at]) or ''
-end
-return found
+return live_nodes()
 """,
 )
+
+#: for each live node: id, end, document
+LIST: Final = _script("list nodes", "return live_nodes()")
 
 #: id
 LEAVE: Final = _script(

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.cluster_scripts import LEAVE, RENEW
+from gateway.cluster_scripts import LEAVE, LIST, RENEW
 from gateway.nodes import Live, Node
 from gateway.rendezvous import owner
 from registry.errors import StoreUnavailable
@@ -79,6 +79,12 @@ class Members:
         """When the store was in reach last (loop's clock)."""
         return self._contact
 
+    async def refresh(self) -> None:
+        """Have `live` give what every node gives now; without contact what was known last."""
+        if self.connected:
+            with suppress(StoreUnavailable):
+                self._take(await self._link.run(LIST))
+
     def live(self) -> Sequence[Live]:
         """Give all nodes in order of their start; this one as the others see it, too."""
         found = self._missed | self._live
@@ -122,9 +128,10 @@ class Members:
                 _log.exception("renewing the lease of this node failed")
 
     async def _renew(self) -> None:
-        before = frozenset(self._all())
         try:
-            answer = await self._link.run(RENEW, self._id, round(LEASE_SECONDS * 1e6), _encode(self._describe()))
+            answer = await self._link.run(
+                RENEW, self._id, round(LEASE_SECONDS * 1e6), _encode(self._describe())
+            )
         except StoreUnavailable:
             return  # the registry tells of the outage
         now, last = self._now(), self._contact
@@ -132,17 +139,18 @@ class Members:
         was_out = last > -inf and now - last > 2 * RENEW_SECONDS
         if was_out:
             self._give_grace()
-        found = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
-        self._live = {id.decode(): _read(id, ends, document) for id, ends, document in found}
-        self._missed = (
-            {id: one for id, one in self._missed.items() if id not in self._live}
-            if now < self._missed_until
-            else {}
-        )
-        self._tell(before)
+        self._take(answer)
         if was_out:
             for callback in self._back:
                 callback(last)
+
+    def _take(self, answer: Sequence[bytes]) -> None:
+        before = frozenset(self._all())
+        found = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
+        self._live = {id.decode(): _read(id, ends, document) for id, ends, document in found}
+        missed = self._missed if self._now() < self._missed_until else {}
+        self._missed = {id: one for id, one in missed.items() if id not in self._live}
+        self._tell(before)
 
     def _give_grace(self) -> None:
         """After an outage all leases may have run out: the others get as long as one lasts to be heard of."""

@@ -70,6 +70,9 @@ class Nodes(Protocol):
     def connected(self) -> bool:
         """Whether this node is in contact with the others."""
 
+    async def refresh(self) -> None:
+        """Learn how all nodes are now."""
+
     def live(self) -> Sequence[Live]:
         """Give all nodes, this one among them, in order of their start."""
 
@@ -88,13 +91,17 @@ class OneNode:
         """This node."""
         return self._describe().id
 
+    async def refresh(self) -> None:
+        """There are no others."""
+
     def live(self) -> Sequence[Live]:
         """Give this node."""
         return [Live(self._describe())]
 
 
-def view(nodes: Nodes) -> Document:
+async def view(nodes: Nodes) -> Document:
     """Give the document; all but its first two members is the same at every node."""
+    await nodes.refresh()
     return {"node": nodes.id, "connected": nodes.connected, "nodes": [_entry(one) for one in nodes.live()]}
 
 

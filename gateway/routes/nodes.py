@@ -54,11 +54,10 @@ def node_routes(nodes: Nodes) -> list[HTTPRouteHandler]:
     @route(
         "/nodes",
         http_method=[HttpMethod.GET, HttpMethod.HEAD],
-        sync_to_thread=False,
         summary="The nodes of the cluster: version, load, lease",
         operation_class=_NODES,
     )
-    def listing() -> Response[dict[str, Any]]:
-        return Response(views.view(nodes), media_type=MediaType.JSON, headers={"Cache-Control": "no-store"})
+    async def listing() -> Response[dict[str, Any]]:
+        return Response(await views.view(nodes), media_type=MediaType.JSON, headers={"Cache-Control": "no-store"})
 
     return [listing]
