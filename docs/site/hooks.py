@@ -48,9 +48,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for target in _outside(waiting.pop()):
             if target not in taken:
                 taken.add(target)
-                files.append(File.generated(config, _place(target), abs_src_path=str(target)))
+                files.append(_added(target, config))
                 waiting += [target] if target.suffix == ".md" else []
     return files
+
+
+def _added(target: Path, config: MkDocsConfig) -> File:
+    """A file of the repository; for a folder a page with what is in it."""
+    if target.is_file():
+        return File.generated(config, _place(target), abs_src_path=str(target))
+    inside = sorted(it for it in target.iterdir() if it.is_file())
+    texts = [f"## {it.name}\n\n```{it.suffix[1:]}\n{it.read_text()}\n```\n" for it in inside]
+    return File.generated(config, _place(target), content=f"# {target.name}\n\n" + "\n".join(texts))
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
@@ -81,14 +90,14 @@ def _outside(page: Path) -> Iterator[Path]:
 
 
 def _target(page: Path, link: str) -> Path | None:
-    """The file that a link names; a folder's is its README. None for generated pages and what does not exist."""
+    """The file that a link names, or the folder; None for generated pages and what does not exist."""
     if not link:
         return None
     path = Path(posixpath.normpath(page.parent / link))
     if path.is_dir() and (path / "README.md").exists():
         path /= "README.md"
-    return path if path.is_file() and path.is_relative_to(ROOT) else None
+    return path if path.exists() and path.is_relative_to(ROOT) else None
 
 
 def _place(target: Path) -> str:
-    return f"repository/{target.relative_to(ROOT)}"
+    return f"repository/{target.relative_to(ROOT)}" + ("/README.md" if target.is_dir() else "")
