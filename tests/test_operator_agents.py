@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import socket
 import struct
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from gateway.operator import watch
 from gateway.operator.commands import _STATUSES
 from gateway.operator.output import Column, harmless_json, table
 from healthcheck.model import Status
@@ -342,6 +344,41 @@ async def test_watch_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> Non
         assert line["agent_id"] == "two"
         process.send_signal(2)
         assert (await ended(process)).code == 130
+
+
+async def test_watch_that_cannot_begin(gateway: Running) -> None:
+    """The first connection must succeed: nobody waits for a gateway that is not there, or that refuses."""
+    with refusing_port() as port:
+        done = await vitalgate("agents", "watch", url=f"http://127.0.0.1:{port}")
+    assert (done.code, done.out) == (5, "")
+    auth = {"enable": True, "secret_env": "JWT_SECRET"}
+    async with running(environ={"JWT_SECRET": issuer.SECRET}, auth=auth) as guarded:
+        done = await vitalgate("agents", "watch", url=guarded.api)
+    assert (done.code, done.out) == (4, "")
+
+
+async def test_a_silent_feed_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway behind a dead connection says nothing, not even comments: another connection is made."""
+    monkeypatch.setattr(watch, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.05)
+    places: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        places.append("".join(re.findall(r"(?i)last-event-id: (\S+)", head.decode())))
+        event = f'id: m-{len(places)}\nevent: registry\ndata: {{"agent_id":"a{len(places)}"}}\n\n'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + event.encode())
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    done = await vitalgate("agents", "watch", "--json", "--count", "3", url=url)
+    server.close()
+    assert [one["agent_id"] for one in done.documents] == ["a1", "a2", "a3"]
+    assert places == ["", "m-1", "m-2"]
+    assert done.err.count("the feed is silent; trying again") == 2
+    assert "events were lost" not in done.err
 
 
 # -- reload and nodes

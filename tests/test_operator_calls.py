@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from gateway.operator.failures import AUTH, CONNECTION, ERROR, EXITS, NOT_FOUND,
 from gateway.operator.rpc import Said, Speech, Told, request, said, speech_of
 from tests.fakes import issuer, reply
 from tests.fakes.agent import FaultAgent
+from tests.fakes.gateway import GatewayProcess
 from tests.fakes.kubemq import KubemqAgent
 from tests.fakes.operating import ended, started, vitalgate
 from tests.fakes.ports import refusing_port
@@ -164,6 +166,20 @@ async def test_failures_say_who_must_act(gateway: Running) -> None:
         agent.next(sse(event(_working("x")), end="reset"))
         done = await vitalgate("stream", "echo", "hello", url=gateway.api)
         assert (done.code, "STREAM_BROKEN" in done.err) == (CONNECTION, True)
+
+
+async def test_a_gateway_that_dies_in_mid_stream(tmp_path: Path) -> None:
+    """Nobody can say whether the agent goes on; the connection did not."""
+    async with FaultAgent() as agent, GatewayProcess(tmp_path) as gateway:
+        await gateway.register({"agent_id": "echo", "name": "Echo", "url": agent.url})
+        agent.next(sse(event(_working("one")), end="hang"))
+        process = await started("stream", "echo", "hello", url=gateway.api)
+        assert process.stderr is not None
+        assert await asyncio.wait_for(process.stderr.readline(), 15) == b"working: one\n"
+        await gateway.kill()
+        done = await ended(process)
+        assert done.code == CONNECTION
+        assert "may have been done all the same" in done.err
 
 
 async def test_timeouts() -> None:
