@@ -12,14 +12,17 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
+from tests.fakes.gateway import GatewayProcess
 from tests.fakes.ports import refusing_port
 from tests.fakes.program import ROOT
 from tests.fakes.running import Running, running
 from tests.fakes.stream_client import opened
 from tests.fakes.stream_reply import sse
+from tests.fakes.valkey import Valkey
 
 BIN = Path(sys.executable).parent
 FIRST = b'data: {"jsonrpc":"2.0","id":7,"result":{"kind":"status-update","final":false}}\n\n'
@@ -195,3 +198,35 @@ async def test_nobody_notices_that_a_gateway_ends(tmp_path: Path, agent: FaultAg
                 answered += 1
             assert answered > 10
             assert (await client.post("/a2a/echo", json=CALL)).json()["id"] == 1
+
+
+async def test_the_cluster_of_the_compose_file(tmp_path: Path, agent: FaultAgent) -> None:
+    """Two gateways with its settings, a real Valkey, nginx: one dies, and callers notice nothing."""
+    compose = yaml.safe_load((ROOT / "deploy" / "compose" / "cluster.yaml").read_text())
+    assert "--maxmemory-policy noeviction" in compose["services"]["valkey"]["command"]
+    settings = yaml.safe_load((ROOT / "deploy" / "compose" / "cluster-gateway.yaml").read_text())
+    settings["server"]["host"] = settings["metrics"]["host"] = "127.0.0.1"
+    settings["server"] |= {"shutdown_delay_seconds": 0}
+    for name in ("one", "two", "proxy"):
+        (tmp_path / name).mkdir()
+    with Valkey("--maxmemory-policy", "noeviction") as valkey:
+        variables = {"VITALGATE_REGISTRY__URL": f"{valkey.url}/0"}
+        async with (
+            GatewayProcess(tmp_path / "one", settings, environment=variables) as one,
+            GatewayProcess(tmp_path / "two", settings, environment=variables) as two,
+        ):
+            ports = [int(gateway.api.rpartition(":")[2]) for gateway in (one, two)]
+            async with (
+                proxy("nginx", tmp_path / "proxy", *ports) as port,
+                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client,
+            ):
+                document = {"agent_id": "echo", "name": "Echo", "url": agent.url}
+                assert (await client.post("/agents/register", json=document)).status_code == 200
+                for gateway in (one, two):
+                    assert (await gateway.call("echo", CALL)).json()["id"] == 1
+                assert len((await client.get("/nodes")).json()["nodes"]) == 2
+                await two.kill()
+                for _ in range(20):
+                    answer = await client.post("/a2a/echo", json=CALL)
+                    assert "x-gateway-error" not in answer.headers
+                    assert answer.json()["id"] == 1
