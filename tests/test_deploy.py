@@ -95,6 +95,19 @@ def test_the_image_copies_what_its_context_has() -> None:
     assert {*json.loads(packages[1])} <= copied
 
 
+def test_what_the_image_copies_is_enough_to_build(tmp_path: Path) -> None:
+    """The step `pip install .` of the image, up to the wheel."""
+    for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE.read_text(), re.MULTILINE):
+        for source in line.split()[:-1]:
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, tmp_path / source)
+            else:
+                (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, tmp_path / source)
+    tool("python", "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", tmp_path)
+    assert list((tmp_path / "dist").glob("*.whl"))
+
+
 def test_the_image_runs_as_nobody_in_particular_and_writes_nowhere() -> None:
     text = DOCKERFILE.read_text()
     assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["10001:10001"]

@@ -30,7 +30,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     [design] = [tab["Design"] for tab in config.nav or () if "Design" in tab]
     design[-1:-1] = [f"decisions/{path.name}" for path in sorted((DOCS / "decisions").glob("0*.md"))]
     if MERMAID.exists():
-        config.extra_javascript.append("assets/mermaid.min.js")  # type: ignore[arg-type]
+        config.extra_javascript.append("assets/mermaid.min.js")
     else:
         config.mdx_configs["pymdownx.superfences"]["custom_fences"] = []
     return config

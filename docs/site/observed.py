@@ -28,7 +28,7 @@ def gateway() -> tuple[dict[str, Any], str]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "gateway.yaml")
         file.write_text(_SETTINGS)
-        command = [Path(sys.executable).with_name("vitalgate"), "serve", "--config", file]
+        command = [str(Path(sys.executable).with_name("vitalgate")), "serve", "--config", str(file)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             try:
                 api = _address(process)
