@@ -111,7 +111,7 @@ def test_targets_get_stricter_from_step_to_step() -> None:
 
 def test_subjects_of_the_scenarios_can_be_started() -> None:
     named = {name for group in cases.GROUPS for case in group.cases for name in case.subjects}
-    assert named == {*START, *cases.IN_PROCESS}
+    assert named == {*START, *cases.IN_PROCESS, *cases.NODES}
 
 
 @pytest.mark.parametrize("kind", cases.IN_PROCESS)
@@ -463,3 +463,17 @@ async def test_the_reference_stack_does_a_gateways_least(agent: str, body: bytes
         answer = await caller.post(f"/a2a/{agent}", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 200
     assert answer.json()["error"]["code"] == code
+
+
+def test_a_page_gets_the_tables_between_its_marks() -> None:
+    page = "a\n<!-- bench: one -->\nold\n<!-- end of bench -->\nb\n<!-- bench: two -->\n<!-- end of bench -->\n"
+    once = report.renewed(page, {"one": "1", "two": "2"})
+    assert once.startswith("a\n<!-- bench: one -->\n```text\n1\n```\n<!-- end of bench -->\nb\n")
+    assert report.renewed(once, {"one": "1", "two": "2"}) == once
+    with pytest.raises(ValueError, match="bench: three"):
+        report.renewed(page, {"three": "3"})
+
+
+def test_the_page_on_performance_can_be_renewed() -> None:
+    page = (Path(bench.__file__).parents[2] / "docs" / "performance.md").read_text()
+    assert report.renewed(page, dict.fromkeys(("run", "targets", "measured"), "")) != page

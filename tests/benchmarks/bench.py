@@ -108,6 +108,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--streams", type=int, metavar="N", help="silent streams, and those of the soak (5000)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10_000, help="of the shuffling")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every repeat's numbers")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the tables between the marks of a page")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parsed = parser.parse_args(argv)
     if parsed.repeats is not None and not 1 <= parsed.repeats <= 100:
@@ -141,15 +142,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     add_latency(results)
     judgements = targets.judge(targets.load(), results)
-    print(report.measurements(results, about), end="\n\n")
-    print(report.verdicts(judgements))
+    tables = {"measured": report.measurements(results, about), "targets": report.verdicts(judgements)}
+    print(tables["measured"], tables["targets"], sep="\n\n")
     warning = noise(results)
     if warning:
         print(f"\n{warning}")
+    machine = {"python": platform.python_version(), "machine": platform.platform(), "seed": options.seed}
     if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.platform(), "seed": options.seed}
         options.json.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+    if options.page:
+        run = f"{time.strftime('%Y-%m-%d')}, Python {machine['python']}, {_cores()}, {repeats} repeats. "
+        tables["run"] = run + (warning or "Nobody else used the machine.")
+        options.page.write_text(report.renewed(options.page.read_text(), tables))
     return 1 if any(one.failed for one in judgements) or _has_invalid(results) else 0
+
+
+def _cores() -> str:
+    """The machine's processor."""
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return f"{len(names)} x {names[0].partition(': ')[2]}" if names else platform.machine()
 
 
 def _has_invalid(results: Raw) -> bool:

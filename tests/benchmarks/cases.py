@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.benchmarks import client, load, payloads, processes, stream_cases, subjects
+from tests.benchmarks import client, cluster_cases, load, payloads, processes, stream_cases, subjects
 from tests.benchmarks.processes import BenchError, Meter
 from tests.benchmarks.subjects import AGENTS, Bench, numbered
 
@@ -26,6 +26,9 @@ PROXIES = ("nginx", "envoy", "reference", "vitalgate")
 NATIVE = ("nginx", "envoy", "vitalgate")
 WITH_DIRECT = ("direct", *NATIVE)
 SCRAPES = 5
+#: Checks are spread over the 30 s between two of the same agent: half of that shows their cost.
+SETTLE_SECONDS, CHECKED_SECONDS = 3.0, 15.0
+NODES = ("nodes",)
 IN_PROCESS = ("core", "whole", "stream")
 
 
@@ -91,6 +94,7 @@ def _window(bench: Bench, name: str, agents: list[str], connections: int, reques
         connections=connections,
         seconds=bench.window_seconds,
         core=bench.load_core,
+        token=subject.token,
     )
     used = meter.read()
     if window.complaint:
@@ -187,8 +191,23 @@ def scrape(bench: Bench, name: str) -> Metrics:
     return {"scrape_cpu_ms": cpu * 1000, "scrape_ms": wall * 1000, "stall_ms": stalls.longest_ms}
 
 
+def checks(bench: Bench, name: str) -> Metrics:
+    """The share of a core that the health checks of many agents take, with nothing else to do."""
+    subject = bench.running[name]
+    time.sleep(SETTLE_SECONDS)
+    meter = Meter(subject.process)
+    time.sleep(CHECKED_SECONDS)
+    used = meter.read()
+    return {"core": used.cpu / used.wall, "pss_mb": subject.process.pss_mb()}
+
+
 GROUPS: tuple[Group, ...] = (
-    Group("start", (Case("start", "process start to the first proxied answer", PROXIES, start),), cold=True),
+    Group(
+        "start",
+        (Case("start", "process start to the first proxied answer", PROXIES, start),),
+        cold=True,
+        at_most=3,
+    ),
     Group("help", (Case("help", "`vitalgate --help`", ("vitalgate",), command_help),), cold=True),
     Group(
         "in-process",
@@ -198,10 +217,10 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "calls",
         (
-            Case("calls-c1", "calls, 1 connection", ("direct", *PROXIES), calls(1)),
-            Case("calls-c8", "calls, 8 connections", PROXIES, calls(8)),
+            Case("calls-c1", "calls, 1 connection", WITH_DIRECT, calls(1)),
+            Case("calls-c8", "calls, 8 connections", ("vitalgate",), calls(8)),
             Case("calls-c32", "calls, 32 connections", PROXIES, calls(32)),
-            Case("calls-c128", "calls, 128 connections", PROXIES, calls(128)),
+            Case("calls-c128", "calls, 128 connections", ("vitalgate",), calls(128)),
             Case("request-100k", "100 KB request, 8 connections", NATIVE, calls(8, request=payloads.LARGE)),
             Case(
                 "response-100k",
@@ -215,13 +234,13 @@ GROUPS: tuple[Group, ...] = (
         "streams",
         (
             Case("stream-paced", "100 streams, an event each 100 ms", WITH_DIRECT, streams(stream_cases.paced)),
-            Case("stream-burst", "32 streams, events as they come", WITH_DIRECT, streams(stream_cases.burst)),
+            Case("stream-burst", "32 streams, events as they come", NATIVE, streams(stream_cases.burst)),
         ),
     ),
     Group(
         "stream-memory",
         (
-            Case("stream-idle", "5,000 silent streams", NATIVE, fresh_streams(stream_cases.idle)),
+            Case("stream-idle", "5,000 silent streams", ("envoy", "vitalgate"), fresh_streams(stream_cases.idle)),
             Case("stream-waves", "three waves of 3,000", ("vitalgate",), fresh_streams(stream_cases.waves)),
         ),
         cold=True,
@@ -240,6 +259,12 @@ GROUPS: tuple[Group, ...] = (
         extra=True,
     ),
     Group("log", (Case("log", "one log line per call, or none", ("vitalgate", "vitalgate-nolog"), calls(32)),)),
+    Group("auth", (Case("auth", "callers show a token, or none", ("vitalgate", "vitalgate-jwt"), calls(32)),)),
+    Group(
+        "checks",
+        (Case("checks", "health checks of 1,000 agents every 30 s", ("vitalgate-checks",), checks),),
+        at_most=1,
+    ),
     Group(
         "agents",
         (
@@ -248,6 +273,17 @@ GROUPS: tuple[Group, ...] = (
                 calls_to_ten(32),
             ),
         ),
+        at_most=3,
+    ),
+    Group(
+        "stores",
+        (Case("stores", "one node on SQLite, or on Redis", ("vitalgate-sqlite", "vitalgate-redis"), calls(32)),),
+    ),
+    Group(
+        "cluster",
+        (Case("cluster", "two nodes, 10,000 agents and their heartbeats", NODES, cluster_cases.measure),),
+        cold=True,
+        at_most=2,
     ),
     Group("scrape", (Case("scrape", "/metrics with 1,000 agents", ("vitalgate-metrics",), scrape),)),
 )  # fmt: skip
@@ -259,11 +295,10 @@ def select(wanted: list[str], only: list[str]) -> list[Group]:
     unknown = sorted(set(wanted) - known)
     if unknown:
         raise BenchError(f"no scenario {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
-    unknown = sorted(set(only) - {*subjects.START, *IN_PROCESS})
+    names = [*subjects.START, *IN_PROCESS, *NODES]
+    unknown = sorted(set(only) - {*names})
     if unknown:
-        raise BenchError(
-            f"no subject {', '.join(unknown)}; there are: {', '.join([*subjects.START, *IN_PROCESS])}"
-        )
+        raise BenchError(f"no subject {', '.join(unknown)}; there are: {', '.join(names)}")
     chosen = []
     for group in GROUPS:
         if group.extra and not {group.name, *(case.name for case in group.cases)} & set(wanted):

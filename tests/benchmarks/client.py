@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,9 +19,14 @@ def connect(port: int, timeout: float = 30.0) -> http.client.HTTPConnection:
     return http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
 
 
-def call(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
+def headers(token: str) -> dict[str, str]:
+    """The headers of a call or registration."""
+    return JSON | ({"Authorization": f"Bearer {token}"} if token else {})
+
+
+def call(connection: http.client.HTTPConnection, path: str, token: str = "") -> tuple[int, bytes]:
     """One small call; status and body of the answer."""
-    connection.request("POST", path, payloads.request(), JSON)
+    connection.request("POST", path, payloads.request(), headers(token))
     answer = connection.getresponse()
     return answer.status, answer.read()
 
@@ -32,29 +38,39 @@ def checked_call(connection: http.client.HTTPConnection, path: str, expected: by
         raise BenchError(f"wrong answer on {path}: {status} {body[:300]!r}")
 
 
-def try_call(port: int, path: str, expected: bytes) -> bool | None:
+def try_connect(port: int) -> bool | None:
+    """True once something listens, None before."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return None
+    return True
+
+
+def try_call(port: int, path: str, expected: bytes, token: str = "") -> bool | None:
     """True once a call is answered as expected, None while nothing (or an error page) answers."""
     with closing(connect(port)) as connection:
         try:
-            return True if call(connection, path) == (200, expected) else None
+            return True if call(connection, path, token) == (200, expected) else None
         except (OSError, http.client.HTTPException):
             return None
 
 
-def try_register(port: int, agent_id: str, url: str) -> bool | None:
+def try_register(port: int, agent_id: str, url: str, token: str = "") -> bool | None:
     """True once the gateway has taken a registration, None while it does not listen yet."""
     try:
-        register(port, {agent_id: url})
+        register(port, {agent_id: url}, token)
     except (OSError, http.client.HTTPException):
         return None
     return True
 
 
-def register(port: int, agents: dict[str, str]) -> None:
+def register(port: int, agents: dict[str, str], token: str = "") -> None:
     """Register agents (id -> URL) over REST (contract 5.1)."""
     with closing(connect(port)) as connection:
         for agent_id, url in agents.items():
-            connection.request("POST", "/agents/register", json.dumps(payloads.card(agent_id, url)), JSON)
+            card = json.dumps(payloads.card(agent_id, url))
+            connection.request("POST", "/agents/register", card, headers(token))
             answer = connection.getresponse()
             text = answer.read()
             if answer.status != 200:

@@ -141,7 +141,15 @@ def _cluster(name: str, port: int) -> dict[str, Any]:
     }
 
 
-def vitalgate(*, port: int, metrics_port: int, log_calls: bool = True) -> str:
+def vitalgate(
+    *,
+    port: int,
+    metrics_port: int,
+    log_calls: bool = True,
+    store: str = "memory://",
+    checks: bool = True,
+    secret_env: str = "",
+) -> str:
     """The gateway as it comes (JSON, which is YAML), but for ports, the store and two limits.
 
     The concurrency limit is a count either way; its default of 100 would refuse calls at c=128, and streams. The
@@ -150,11 +158,14 @@ def vitalgate(*, port: int, metrics_port: int, log_calls: bool = True) -> str:
     settings: dict[str, Any] = {
         "server": {"host": "127.0.0.1", "port": port},
         "metrics": {"port": metrics_port},
-        "registry": {"url": "memory://"},
+        "registry": {"url": store},
+        "health": {"enable": checks},
         "a2a": {"agent_max_concurrency": 16384, "agent_ttl_seconds": 3600},
     }
     if not log_calls:
         settings["log"] = {"calls": False}
+    if secret_env:
+        settings["auth"] = {"enable": True, "secret_env": secret_env}
     return json.dumps(settings, indent=1)
 
 

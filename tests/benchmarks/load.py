@@ -49,11 +49,13 @@ def run(
     connections: int,
     seconds: int,
     core: int,
+    token: str = "",
 ) -> Window:
     """Drive `connections` keep-alive connections for `seconds` from one thread on `core`."""
+    shown = ["--header", f"Authorization: Bearer {token}"] if token else []
     command = [
         wrk(), "--threads", "1", "--connections", str(connections), "--duration", f"{seconds}s",
-        "--timeout", f"{seconds + 5}s", "--script", str(SCRIPT), f"http://127.0.0.1:{port}", "--",
+        "--timeout", f"{seconds + 5}s", "--script", str(SCRIPT), *shown, f"http://127.0.0.1:{port}", "--",
         str(request), str(expected), *paths,
     ]  # fmt: skip
     done = on_core(

@@ -16,12 +16,17 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "p99_us": ("p99 us", "{:,.0f}".format),
     "added_p50_us": ("added p50 us", "{:,.0f}".format),
     "start_s": ("start s", "{:.2f}".format),
+    "start_cpu_s": ("start CPU s", "{:.2f}".format),
+    "heartbeats_core": ("heartbeats, core", "{:.1%}".format),
+    "idle_core": ("idle, core", "{:.1%}".format),
+    "commands": ("commands", "{:.1f}".format),
     "help_s": ("help s", "{:.2f}".format),
     "scrape_cpu_ms": ("scrape CPU ms", "{:.1f}".format),
     "scrape_ms": ("scrape ms", "{:.1f}".format),
     "stall_ms": ("stall ms", "{:.1f}".format),
     "stream_kb": ("KB/stream", "{:.1f}".format),
     "open_us": ("CPU us/opening", "{:.0f}".format),
+    "core": ("core", "{:.1%}".format),
     "growth": ("growth", "{:.3f}".format),
     "left": ("left open", "{:.0f}".format),
     "beside": ("x CPU alone", "{:.2f}".format),
@@ -46,6 +51,22 @@ def verdicts(judgements: Sequence[Judgement]) -> str:
         steps = [_number(target.first), _number(target.goal), _number(target.stretch)]
         rows.append([target.what, *steps, _number(one.median), spread, one.verdict])
     return table(rows)
+
+
+def renewed(page: str, blocks: Mapping[str, str]) -> str:
+    """A page with these texts between its marks, `<!-- bench: NAME -->` and `<!-- end of bench -->`.
+
+    Raises:
+        ValueError: The page lacks a mark.
+    """
+    for name, text in blocks.items():
+        begin, end = f"<!-- bench: {name} -->\n", "<!-- end of bench -->"
+        before, mark, rest = page.partition(begin)
+        _, closing, after = rest.partition(end)
+        if not (mark and closing):
+            raise ValueError(f"no {begin.strip()} ... {end} in the page")
+        page = f"{before}{begin}```text\n{text}\n```\n{end}{after}"
+    return page
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

