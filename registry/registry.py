@@ -317,13 +317,13 @@ class Registry:
             return await operation()
         except StoreUnavailable as error:
             self._lost(self._monotonic(), str(error))
+            self._retry_at = self._monotonic() + RETRY_SECONDS
             raise
 
     def _lost(self, since: float, reason: str) -> None:
         if self._out_since == math.inf:
             _log.error("the registry store is out, nothing expires until it is back: %s", reason)
         self._out_since = min(since, self._out_since)
-        self._retry_at = self._monotonic() + RETRY_SECONDS
 
     def _found(self) -> None:
         if self._out_since != math.inf:

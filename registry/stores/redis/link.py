@@ -22,15 +22,13 @@ from registry.clock import Clock
 from registry.errors import StoreError, StoreUnavailable
 from registry.redis_url import read_address
 from registry.stores.redis.connections import Connections, Disconnected, UnknownScript
+from registry.stores.redis.jumps import TOLERANCE_SECONDS, server_jumped
 from registry.stores.redis.listener import Listener
 from registry.stores.redis.script import DONE, OFF, STRANGE, Script
 
-TOLERANCE_SECONDS: Final = 2.0
-"""A difference in time below this is delay, or a clock that is being slewed."""
-CONTACT_SECONDS: Final = 5.0
-"""A contact within this of a time means that nodes live by that time."""
 _LATE: Final = 0.9  # of the deadline
 _TIGHT: Final = 0.05
+_STALL_SECONDS: Final = 0.2
 _BACKOFF: Final = (0.05, 2.0)
 _NONE: Final = "-"  # no data set bears this token: the next step finds out again
 _GONE: Final = "its data is gone and is being put back"
@@ -188,7 +186,8 @@ class Link:
 
         Raises:
             StoreUnavailable: nothing was changed; sending again later is safe. (After a connection that broke
-                before the answer this is likely, not certain: steps must bear being sent twice.)
+                before the answer, or an answer that came too late, this is likely, not certain: steps must bear
+                being sent twice.)
         """
         self._check_open()
         if self._rebuilding is None:
@@ -208,12 +207,16 @@ class Link:
             self._rebuild()
             raise StoreUnavailable(f"registry store {self.shown}: {_GONE}") from None
 
-    async def _bounded(self, script: Script, args: tuple[str | bytes | int, ...]) -> Any:
+    async def _bounded(self, script: Script, args: tuple[str | bytes | int, ...], *, again: bool = False) -> Any:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._timeout
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout_at(ends):
                 return await self._run(script, args, token=self._token)
         except TimeoutError:
             await self._connections.forget()
+            if loop.time() > ends + _STALL_SECONDS and not again:  # it was this process that stood still
+                return await self._bounded(script, args, again=True)
             raise StoreUnavailable(f"registry store {self.shown}: no answer in time") from None
         except StoreUnavailable as error:
             raise StoreUnavailable(f"registry store {self.shown}: {error}") from error.__cause__
@@ -311,7 +314,7 @@ class Link:
             if idea is not None and abs(idea - measured) <= TOLERANCE_SECONDS:
                 self._anchor = self._monotonic(), measured
                 return
-            goal = _server_jumped(idea, measured, float(contact or 0) / 1e6)
+            goal = server_jumped(idea, measured, float(contact or 0) / 1e6)
             if goal is None:
                 self._adopt(measured)
                 return
@@ -379,18 +382,3 @@ class _Strange(Exception):
 
 def _micros(seconds: float) -> int:
     return round(seconds * 1e6)
-
-
-def _server_jumped(idea: float | None, measured: float, contact: float) -> float | None:
-    """The cluster time to go on from if the server's clock jumped; None if the server is right.
-
-    `contact` is when any node last had contact; 0 if the server does not know. Nodes live by the time that it is
-    near to, and time never goes back behind it. At a start there is no idea.
-    """
-    if not contact:
-        return idea  # the server was emptied: the offset is gone with the rest
-    if measured < contact - TOLERANCE_SECONDS:
-        return max(contact, idea or 0)
-    if idea is None or abs(contact - idea) > min(CONTACT_SECONDS, abs(contact - measured)):
-        return None
-    return idea
