@@ -73,6 +73,8 @@ def cli() -> None:
       vitalgate serve --demo           a gateway with an agent to try it on
       vitalgate serve --config FILE    a gateway of your own
       vitalgate config check FILE      is this file right?
+      vitalgate agents list            who is registered, and how they are
+      vitalgate send AGENT TEXT        a message through the gateway
     """
 
 

@@ -230,6 +230,18 @@ async def test_another_routing_rule_opens_and_closes_at_once() -> None:
     assert not admission.open
 
 
+async def test_rates(tmp_path: Path) -> None:
+    """Contract 6.5, 8: what somebody wants to change while callers are too many."""
+    async with GatewayProcess(tmp_path) as gateway:
+        rewrite(gateway, limits={"requests_per_second": 1})
+        assert (await reload(gateway))[1]["changed"] == ["limits.requests_per_second"]
+        statuses = [(await gateway.http.get("/agents")).status_code for _ in range(3)]
+        assert statuses[-1] == 429
+        rewrite(gateway, limits={"requests_per_second": 0})
+        await hang_up(gateway)
+        assert [(await gateway.http.get("/agents")).status_code for _ in range(3)] == [200] * 3
+
+
 # -- who may
 
 

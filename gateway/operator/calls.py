@@ -107,7 +107,7 @@ def _show_answer(answer: Answer, order: Order, endpoint: Endpoint) -> int:
 
 def _tell_state(found: Said) -> None:
     """Say on standard error what became of the task, where the text alone does not tell."""
-    if found.state == "completed" and not output.on_terminal():
+    if found.state in ("", "completed") and not output.on_terminal():
         return
     words = [f"task {found.task_id}" if found.task_id else "", found.state, found.note]
     context = f"context {found.context_id}" if found.context_id else ""
