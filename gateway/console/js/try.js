@@ -35,6 +35,7 @@ class Page {
     this.stop = h("button", { class: "button danger", type: "button", disabled: true, on: { click: () => this.cancel() } }, "Cancel");
     this.unlisted = h("p", { class: "muted", role: "status" });
     this.hint = h("span", { class: "muted", role: "status" });
+    this.sent = h("div");
     this.result = h("div", { class: "stack" }, h("p", { class: "empty card" }, "What comes back appears here, as it comes."));
   }
 
@@ -50,7 +51,7 @@ class Page {
       field("Request body", this.body, "What is sent, byte for byte. Edit it as you like: the gateway judges it as any caller's."),
       h("div", { class: "row" }, this.go, this.stop, this.anew, this.hint),
     );
-    fill(this.root, h("div", { class: "head" }, h("h1", {}, "Try it"), h("span", { class: "muted" }, "A call through this gateway, as any client would make it.")), h("div", { class: "split" }, card("Request", null, form), this.result));
+    fill(this.root, h("div", { class: "head" }, h("h1", {}, "Try it"), h("span", { class: "muted" }, "A call through this gateway, as any client would make it.")), h("div", { class: "split" }, h("div", { class: "stack" }, card("Request", null, form), this.sent), this.result));
     this.write(true);
     this.suggest();
     if (this.agent.value) this.readCard();
@@ -111,7 +112,8 @@ class Page {
     const headers = { "Content-Type": "application/json", ...SPOKEN[this.version.value].headers };
     if (this.how.value === "stream") headers.Accept = "text/event-stream";
     const seen = new Seen(id, headers, this.body.value);
-    fill(this.result, seen.element);
+    fill(this.result, seen.came);
+    fill(this.sent, seen.sent);
     this.stop.disabled = false;
     try {
       const answer = await send(`a2a/${id}`, { method: "POST", headers, body: this.body.value, signal: abort.signal });
@@ -134,14 +136,10 @@ class Seen {
     this.facts = h("div");
     this.headers = h("div");
     this.list = h("ol", { class: "arrivals", "aria-label": "What came", tabIndex: 0 });
-    this.count = h("span", { class: "muted number" });
     const shown = hasToken() ? { ...headers, Authorization: "Bearer ••••" } : headers;
     const sent = `POST ${agentUrl(id)}\n${lines(Object.entries(shown))}\n\n${body}`;
-    this.element = [
-      card("Answer", this.state, this.facts, this.list),
-      card("Headers", null, this.headers),
-      card("As it was sent", copyButton(sent), code(sent, "Bytes of the request")),
-    ];
+    this.came = [card("Answer", this.state, this.facts, this.list), card("Headers", null, this.headers)];
+    this.sent = card("As it was sent", copyButton(sent), code(sent, "Bytes of the request"));
     this.tell();
   }
 
@@ -189,8 +187,11 @@ class Seen {
       toggle.setAttribute("aria-pressed", String(now));
       say(text, now ? raw : laidOut);
     });
-    this.list.append(h("li", {}, h("div", { class: "arrival-head" }, h("span", { class: "number muted" }, `+${at}`), h("span", { class: "muted" }, this.stream ? `event ${this.events}` : "body"), h("span", { class: "grow" }), toggle), text));
-    while (this.list.childElementCount > SHOWN_EVENTS) this.list.firstElementChild.remove();
+    const { list } = this;
+    const following = list.scrollTop + list.clientHeight > list.scrollHeight - 40;
+    list.append(h("li", {}, h("div", { class: "arrival-head" }, h("span", { class: "number muted" }, `+${at}`), h("span", { class: "muted" }, this.stream ? `event ${this.events}` : "body"), h("span", { class: "grow" }), toggle), text));
+    while (list.childElementCount > SHOWN_EVENTS) list.firstElementChild.remove();
+    if (following && this.stream) list.scrollTop = list.scrollHeight; // whoever has scrolled up stays there
     this.tell();
   }
 
