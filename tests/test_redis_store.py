@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from registry.errors import Forbidden, Full, NotFound, StoreUnavailable
+from registry.errors import Forbidden, Full, NotFound, StoreError, StoreUnavailable
 from registry.registry import Registry
 from registry.stores.ledger import Gone, Kept, News
 from registry.stores.redis.store import RedisStore
@@ -186,6 +186,21 @@ async def test_malformed_and_unknown_messages_change_nothing(
         await b.sees("a1", "a2", within=2)
         await settled(a, b)
         assert "malformed" in caplog.text
+
+
+async def test_the_rights_that_the_documentation_names_suffice(own_valkey: Valkey, prefix: str) -> None:
+    rights = (f"~{prefix}*", f"&{prefix}*", "+@all", "-@dangerous", "+info")
+    own_valkey.do("ACL", "SETUSER", "gate", "on", ">right-horse", *rights)
+    url = f"redis://gate:right-horse@127.0.0.1:{own_valkey.port}"
+    async with nodes(url, url, prefix=prefix) as (a, b):
+        await a.store.put(agent("a1"), TTL, 0)
+        await b.sees("a1")
+        assert await b.store.renew("a1", TTL, None) is not None
+        assert await b.store.remove("a1", None)
+        await a.sees()
+    with pytest.raises(StoreError, match="may not do this"):
+        async with nodes(url, prefix="other."):
+            pass
 
 
 async def test_two_writers_and_a_reader_end_up_equal(shared_valkey: Valkey, prefix: str) -> None:

@@ -42,6 +42,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
     (redis_errors.ConnectionError, "no connection"),
 )
 _CODES = {
+    "ACL": "the user may not do this: give it more rights",
     "MISCONF": "it cannot save its data",
     "NOREPLICAS": "it has too few replicas to take writes",
     "BUSY": "it is busy with another program's script",
