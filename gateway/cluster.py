@@ -203,10 +203,10 @@ class Cluster:
             self._active[sighting.agent_id] = None
 
     def _message(self, items: list[tuple[Report, str]], sightings: list[Sighting]) -> list[str | bytes | int]:
-        encoded = [verdicts.encode(report) for report, _ in items]
-        news = News(FORMAT, self._members.id, [msgspec.Raw(one) for one in encoded], sightings)
-        words: list[str | bytes | int] = [verdicts.encode(news)]
-        for (report, release), data in zip(items, encoded, strict=True):
+        me = self._members.id
+        words: list[str | bytes | int] = [verdicts.encode(News(FORMAT, me, None, sightings)) if sightings else b""]
+        for report, release in items:
+            data = verdicts.encode(News(FORMAT, me, report))
             words += [report.agent_id, report.moved, report.stamp, report.url.hex(), data, release]
         return words
 
@@ -235,8 +235,8 @@ class Cluster:
             news = verdicts.read_news(data)
             if news.format != FORMAT or news.node == self._members.id:
                 return
-            for raw in news.reports:
-                self._take(verdicts.read_report(raw))
+            if news.report is not None:
+                self._take(news.report)
             for sighting in news.sightings:
                 self._see(sighting, news.node)
         except msgspec.MsgspecError as error:
@@ -343,6 +343,7 @@ class Cluster:
 
 def _read(entry: bytes) -> Report | None:
     try:
-        return verdicts.read_report(entry.partition(b"\n")[2])
+        news = verdicts.read_news(entry.partition(b"\n")[2])
     except msgspec.MsgspecError:  # a newer version's
         return None
+    return news.report if news.format == FORMAT else None

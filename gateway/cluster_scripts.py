@@ -70,17 +70,18 @@ return 0
 """,
 )
 
-#: message, then for each report: agent id, moved, stamp, digest of the url, report, the node that gives the trial
-#: call back (or empty)
+#: message without report (or empty), then for each report: agent id, moved, stamp, digest of the url, message, the
+#: node that gives the trial call back (or empty)
 TELL: Final = _script(
     "tell of health",
     """
-redis.call('PUBLISH', p .. 'health', a[1])
+if a[1] ~= '' then redis.call('PUBLISH', p .. 'health', a[1]) end
 for at = 2, #a, 6 do
   local id, moved, stamp, url, release = a[at], tonumber(a[at + 1]), tonumber(a[at + 2]), a[at + 3], a[at + 5]
   local before, last, old = known(id)
   local later = before == nil or stamp > last
   if old == url then later = moved > before or (moved == before and stamp > last) end
+  redis.call('PUBLISH', p .. 'health', a[at + 4])
   if later and is_agent(id) then
     redis.call('HSET', health, id, a[at + 1] .. ' ' .. a[at + 2] .. ' ' .. url .. '\\n' .. a[at + 4])
   end

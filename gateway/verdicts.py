@@ -11,7 +11,7 @@ On the wire, times are those of the cluster: seconds, and for what is compared m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import msgspec
@@ -79,16 +79,15 @@ class Sighting(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class News(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One message to all nodes; `reports` are encoded one by one."""
+    """One message to all nodes; those with a report are kept for nodes that join later."""
 
     format: int
     node: str
-    reports: list[msgspec.Raw] = []
+    report: Report | None = None
     sightings: list[Sighting] = []
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
-read_report: Final = msgspec.msgpack.Decoder(Report).decode
 read_news: Final = msgspec.msgpack.Decoder(News).decode
 
 
@@ -169,8 +168,8 @@ def is_of_another_card(told: Report, watched: Watched) -> bool:
 
 def take_run(watched: Watched, run: Run, target: RegisteredTarget, times: Times) -> None:
     """Take a run over, as if it had been made here."""
-    for name in ("place", "absent", "version", "card", "drift"):
-        setattr(target.notes, name, getattr(run.notes, name))
+    for one in fields(Notes):
+        setattr(target.notes, one.name, getattr(run.notes, one.name))
     watched.target = target
     watched.result = Result(target, run.status, run.checks, run.latency_ms)
     watched.evidence, watched.consecutive = run.evidence, run.consecutive

@@ -395,9 +395,12 @@ async def test_what_nobody_cared_for_is_not_believed(own_valkey: Valkey) -> None
         header, _, payload = own_valkey.do("HGET", "p.health", "peer").partition(b"\n")
         for node in nodes.all:
             node.monitor._schedule.forget(node.known())
-        told = verdicts.read_report(payload)
-        long_ago = msgspec.structs.replace(told, stamp=told.stamp - 120_000_000, moved=told.moved - 120_000_000)
-        own_valkey.do("HSET", "p.health", "peer", header + b"\n" + verdicts.encode(long_ago))
+        told = verdicts.read_news(payload)
+        report = told.report
+        assert report is not None
+        past = msgspec.structs.replace(report, stamp=report.stamp - 120_000_000, moved=report.moved - 120_000_000)
+        long_ago = verdicts.encode(msgspec.structs.replace(told, report=past))
+        own_valkey.do("HSET", "p.health", "peer", header + b"\n" + long_ago)
         agent.always(reply.hang())
         [late] = await nodes.start(1)
         assert late.known().result is None
