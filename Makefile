@@ -44,7 +44,7 @@ bench: .venv-bench/.installed  ## measure beside nginx, Envoy and the reference 
 	.venv-bench/bin/python tests/benchmarks/run.py $(ARGS)
 
 docs: .venv/.installed-dev .docs-js  ## build the documentation site into build/site; any broken link is a failure
-	.venv/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
 
 dist: .venv/.installed-dev  ## build wheel and source archive into dist/
 	.venv/bin/python -m build --no-isolation --outdir dist
