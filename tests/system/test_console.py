@@ -7,17 +7,19 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.browser import CHROMIUM, chromium
 from tests.fakes.console import AXE, DESK, PHONE, judged, opened, scrolls_sideways
+from tests.fakes.gateway import GatewayProcess
 from tests.fakes.program import NODE, sdk13_agent
 from tests.fakes.running import Running, running
 
@@ -244,6 +246,54 @@ async def test_two_thousand_agents_stay_smooth(browser: Browser, many: int) -> N
             await page.get_by_label("Search").fill("agent-0432")
             await expect(page.locator(".agent-row")).to_have_count(1)
             await expect(row(page, "agent-0432")).to_be_in_viewport()
+
+
+async def test_it_works_below_a_path(browser: Browser, fleet: Fleet) -> None:
+    """Behind a proxy that cuts a prefix off: every address is relative to the page's."""
+    async with opened(browser, fleet.api, "live", expected=("404", "ERR_FAILED")) as page:
+        asked: list[str] = []
+
+        async def proxied(route: Route) -> None:
+            path = route.request.url.removeprefix(f"{fleet.api}/ops/")
+            asked.append(path)
+            if path == "events":  # a stream, which this proxy cannot pass on
+                await route.abort()
+            else:
+                await route.fulfill(response=await route.fetch(url=f"{fleet.api}/{path}"))
+
+        await page.route(f"{fleet.api}/ops/**", proxied)
+        page.on(
+            "request",
+            lambda request: asked.append(f"outside: {request.url}") if "/ops/" not in request.url else None,
+        )
+        await page.goto(f"{fleet.api}/ops/")
+        await expect(row(page, "echo")).to_be_visible()
+        await row(page, "echo").locator("a").click()
+        await expect(page.locator(".rung").first).to_be_visible()
+        await expect(page.get_by_role("region", name="curl", exact=True)).to_contain_text(
+            f"{fleet.api}/ops/a2a/echo"
+        )
+        assert not [path for path in asked if path.startswith("outside")]
+        assert {"", "console/js/app.js", "agents/echo/health"} <= set(asked)
+
+
+async def test_a_gateway_that_comes_back_is_found_again(browser: Browser, tmp_path: Path) -> None:
+    settings = {"registry": {"url": f"sqlite:///{tmp_path}/registry.db"}}
+    async with GatewayProcess(tmp_path, settings) as gateway:
+        await gateway.register({"agent_id": "before", "name": "before", "url": "http://127.0.0.1:9/"})
+        expected = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "ERR_CONNECTION_RESET", "ERR_NETWORK")
+        async with opened(browser, gateway.api, expected=expected) as page:
+            await expect(row(page, "before")).to_be_visible()
+            await gateway.http.aclose()
+            await gateway.stop()
+            await expect(page.locator("#live")).to_have_text("Reconnecting")
+            await expect(row(page, "before")).to_be_visible()
+            gateway.settings["server"]["port"] = int(gateway.api.rpartition(":")[2])
+            await gateway.start()
+            await gateway.register({"agent_id": "after", "name": "after", "url": "http://127.0.0.1:9/"})
+            await expect(row(page, "after")).to_be_visible(timeout=15_000)
+            await expect(page.locator("#live")).to_have_text("Live", timeout=15_000)
+            await expect(row(page, "before")).to_be_visible()
 
 
 # -- one agent
