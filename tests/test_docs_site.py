@@ -107,3 +107,22 @@ def test_every_decision_is_in_the_navigation(site: Path) -> None:
     home = (site / "index.html").read_text()
     for path in (ROOT / "docs" / "decisions").glob("0*.md"):
         assert f"decisions/{path.stem}.html" in home
+
+
+PAGES = [
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "docs" / "guides").glob("*.md"),
+    ROOT / "README.md",
+    ROOT / "deploy" / "README.md",
+]
+NO_SETTINGS = {"registry.client", "registry.db", "auth.bearer_env"}
+"""What looks like a setting and is none: a module, a file, a member of health files."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_setting_that_is_named_exists(page: Path) -> None:
+    names = {*field_names()}
+    sections = "|".join({name.partition(".")[0] for name in names})
+    found = {*re.findall(rf"`((?:{sections})\.[a-z_]+)\b(?![./])", page.read_text())}
+    files = {name for name in found if name.endswith((".py", ".md"))}
+    assert found - names - NO_SETTINGS - files == set()
