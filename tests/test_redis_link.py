@@ -19,7 +19,7 @@ from tests.fakes.cut import Cut
 from tests.fakes.ports import refusing_port, stuck_port
 from tests.fakes.refusing import RefusingServer
 from tests.fakes.running import eventually
-from tests.fakes.valkey import Valkey, replicated
+from tests.fakes.valkey import Valkey, free_port, replicated
 
 COUNT = Script("count", "return redis.call('INCR', p .. 'n')")
 READ = Script("read", "return redis.call('GET', p .. 'n') or ''")
@@ -126,7 +126,7 @@ async def test_nobody_listens_or_nobody_answers(own_valkey: Valkey) -> None:
 async def test_a_replica_and_a_cluster_are_refused(own_valkey: Valkey) -> None:
     with Valkey("--replicaof", "127.0.0.1", str(own_valkey.port)) as replica:
         assert "read-only replica: name the master, or use redis+sentinel://" in await refusal(replica.url)
-    with Valkey("--cluster-enabled", "yes") as member:
+    with Valkey("--cluster-enabled", "yes", "--cluster-port", str(free_port())) as member:
         assert "Redis Cluster, which is not supported" in await refusal(member.url)
 
 

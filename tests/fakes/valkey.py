@@ -76,7 +76,8 @@ class Valkey:
         self._run()
         while True:
             assert self._process is not None
-            if self._process.poll() is not None:  # somebody else took the port meanwhile
+            if self._process.poll() is not None:  # somebody else has the port at the moment
+                time.sleep(0.3)
                 self._run()
             try:
                 self.do("PING")
@@ -125,7 +126,9 @@ class Valkey:
     def do(self, *words: Any) -> Any:
         """One command, and its answer."""
         if self._client is None:
-            self._client = redis.Redis(port=self.port, socket_timeout=5, protocol=2, retry=Retry(NoBackoff(), 0))
+            self._client = redis.Redis(
+                host="127.0.0.1", port=self.port, socket_timeout=5, protocol=2, retry=Retry(NoBackoff(), 0)
+            )
         return self._client.execute_command(*words)
 
 

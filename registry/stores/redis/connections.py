@@ -42,6 +42,8 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
     (redis_errors.ConnectionError, "no connection"),
 )
 _CODES = {
+    "MASTERDOWN": "it has lost its master",
+    "MOVED": "it is a Redis Cluster, which is not supported",
     "ACL": "the user may not do this: give it more rights",
     "MISCONF": "it cannot save its data",
     "NOREPLICAS": "it has too few replicas to take writes",
