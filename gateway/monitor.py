@@ -134,6 +134,11 @@ class Monitor:
         """Give what is known of a live agent."""
         return self._agents.get(agent_id) if self._registry.resolve(agent_id) is not None else None
 
+    async def look_up(self, agent_id: str) -> Watched | None:
+        """The same, after asking the store where the agent may have been registered at another node just now."""
+        await self._registry.find(agent_id)
+        return self.find(agent_id)
+
     def known(self, agent_id: str) -> Watched | None:
         """Give what is known of an agent, expired or not."""
         return self._agents.get(agent_id)
@@ -177,7 +182,7 @@ class Monitor:
 
     async def check(self, agent_id: str) -> Watched | None:
         """Check now, or share the check that runs; None if there is no such agent (any more)."""
-        watched = self.find(agent_id)
+        watched = await self.look_up(agent_id)
         if watched is None:
             return None
         if watched.waiting is None:

@@ -28,16 +28,16 @@ _NAMES: Final = ("{agent_id:str}", "register", "heartbeat", "deregister")
 def health_routes(monitor: Monitor) -> list[HTTPRouteHandler]:
     """Make the handlers."""
 
-    def health(request: AnyRequest) -> AnyResponse:
-        found = monitor.find(_agent_id(request))
+    async def health(request: AnyRequest) -> AnyResponse:
+        found = await monitor.look_up(_agent_id(request))
         return _not_found() if found is None else _fresh(views.full(found, monitor.now()))
 
-    def history(request: AnyRequest) -> AnyResponse:
-        found = monitor.find(_agent_id(request))
+    async def history(request: AnyRequest) -> AnyResponse:
+        found = await monitor.look_up(_agent_id(request))
         return _not_found() if found is None else _fresh(views.history(found))
 
-    def card(request: AnyRequest) -> Response[bytes] | AnyResponse:
-        found = monitor.find(_agent_id(request))
+    async def card(request: AnyRequest) -> Response[bytes] | AnyResponse:
+        found = await monitor.look_up(_agent_id(request))
         if found is None:
             return _not_found()
         return Response(views.cards(found), media_type=MediaType.JSON, headers={"Cache-Control": "no-store"})
@@ -78,7 +78,6 @@ def _reads(path: str, summary: str, operation: type[Operation], shown: bool) -> 
     return route(
         path,
         http_method=_READ,
-        sync_to_thread=False,
         summary=summary,
         operation_class=operation,
         include_in_schema=shown,

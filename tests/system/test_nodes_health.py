@@ -107,6 +107,7 @@ async def test_one_checks_and_all_show_the_same(tmp_path: Path, shared_valkey: V
         readers = [asyncio.create_task(events(node, into)) for node, into in zip(nodes, heard, strict=True)]
         agent.always(NOT_FOUND)
         await register(nodes[0], agent)
+        assert (await nodes[1].http.get("/agents/peer/health")).status_code == 200  # in the same moment
         await everywhere(nodes, "peer", lambda found: found["routing"] == "in_service")
         agent.always(reply.reset())
         await everywhere(nodes, "peer", lambda found: found["routing"] == "out_of_service")
