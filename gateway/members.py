@@ -101,7 +101,7 @@ class Members:
 
     async def leave(self) -> None:
         """Give the lease back, so that the others take over at once; may be called twice."""
-        if self._left:
+        if self._left or not self._started:
             return
         before, self._left = frozenset(self._all()), True
         task, self._task = self._task, None

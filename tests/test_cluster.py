@@ -454,6 +454,18 @@ async def test_a_node_that_was_cut_off_comes_to_what_the_others_found(own_valkey
         assert far.known().admission.open
 
 
+async def test_what_was_said_while_nobody_listened_is_made_good(own_valkey: Valkey) -> None:
+    """Pitfalls 159, 161: all subscriptions are cut, and a verdict is told before they are back."""
+    async with healthy() as agent, Nodes(own_valkey.url, prefix="p.") as nodes:
+        owner, _ = await two(nodes, agent)
+        agent.always(reply.error(-32009, "version"))
+        heard = [node.cluster._behind for node in nodes.all]
+        assert heard == [False, False]
+        own_valkey.do("CLIENT", "KILL", "TYPE", "pubsub")
+        await owner.monitor.check("peer")
+        await on_all(nodes, lambda one: one.status is Status.UNHEALTHY and len(one.history) == 2)
+
+
 async def test_a_store_that_was_emptied_gets_it_all_back(own_valkey: Valkey) -> None:
     async with healthy() as agent, Nodes(own_valkey.url, prefix="p.") as nodes:
         owner, _ = await two(nodes, agent)
