@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from gateway.settings import load
+from gateway.settings import Settings, load
 from healthcheck.config import read_config
 from tests.fakes.gateway import GatewayProcess
 from tests.fakes.program import ROOT, clean_environment, run
@@ -225,16 +225,34 @@ async def test_the_cron_job_runs(manifests: list[Document], tmp_path: Path) -> N
     assert json.loads(out)["status"] == "HEALTHY"
 
 
+def with_component(name: str, folder: Path) -> list[Document]:
+    """The base with a component, as somebody's overlay has it."""
+    relative = Path(*[".."] * (len(folder.parts) - 1)) / KUBERNETES.relative_to("/")
+    (folder / "kustomization.yaml").write_text(
+        f"resources: [{relative}/base]\ncomponents: [{relative}/components/{name}]\n"
+    )
+    return rendered(folder)
+
+
 def test_the_service_monitor_fits_the_service(tmp_path: Path) -> None:
     """Its schema belongs to the Prometheus operator and is not at hand: what it refers to is compared."""
-    overlay = tmp_path / "kustomization.yaml"
-    relative = Path(*[".."] * (len(tmp_path.parts) - 1)) / KUBERNETES.relative_to("/")
-    overlay.write_text(f"resources: [{relative}/base]\ncomponents: [{relative}/components/monitoring]\n")
-    documents = rendered(tmp_path)
+    documents = with_component("monitoring", tmp_path)
     monitor = one(documents, "ServiceMonitor")["spec"]
     service = one(documents, "Service", "vitalgate-metrics")
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert [it["port"] for it in monitor["endpoints"]] == [it["name"] for it in service["spec"]["ports"]]
+
+
+def test_the_ingress_fits_the_service(tmp_path: Path) -> None:
+    documents = with_component("ingress", tmp_path)
+    ingress = one(documents, "Ingress")
+    kubernetes_validate.validate(ingress, "1.37", strict=True)
+    [rule] = ingress["spec"]["rules"]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    assert backend["port"]["name"] in [port["name"] for port in one(documents, "Service")["spec"]["ports"]]
+    annotations = {key.partition("/")[2]: value for key, value in ingress["metadata"]["annotations"].items()}
+    assert annotations["proxy-buffering"] == "off"
+    assert int(annotations["proxy-read-timeout"]) > Settings().a2a.max_timeout_seconds
 
 
 # --- Helm ---
