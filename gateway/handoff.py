@@ -25,7 +25,7 @@ from healthcheck.handoff_remedies import REMEDIES
 from healthcheck.handoff_response import accepted_text, settle
 from healthcheck.model import Measurement
 from healthcheck.trace import Trace as Notebook
-from healthcheck.url import UrlError, parse_url
+from healthcheck.url import Origin, Url, UrlError, parse_url
 
 #: The variable in which a fixture's credential is said to stand, and a token that never leaves this process.
 FIXTURE_VARIABLE: Final = "HANDOFF_TOKEN"
@@ -75,13 +75,8 @@ def judged(form: Form) -> dict[str, Any]:
 
 async def sent(form: Form, peer: Peer, route: Route) -> dict[str, Any]:
     """Walk the gates, and hand the task to a registered agent if all of them let it pass; once, or not at all."""
-    origin = form.destination
-    registered = None
-    try:
-        registered = parse_url(peer.agent.url)
-        origin = registered.origin  # the token is that agent's, whatever the page says
-    except UrlError:
-        pass  # the gates may still be walked; no card's address is equal to this one
+    registered = _address(peer)
+    origin = registered.origin if registered else form.destination  # the token is that agent's, whatever is asked
     question = _question(form, _OWN_VARIABLE, origin, form.text)
     trace, dispatch = judge(question, form.card, {_OWN_VARIABLE: _token(peer)})
     if dispatch is None:
@@ -95,7 +90,15 @@ async def sent(form: Form, peer: Peer, route: Route) -> dict[str, Any]:
     return _settled(trace, dispatch, evidence, form, round((time.monotonic() - began) * 1000), simulated=False)
 
 
-def _question(form: Form, variable: str, origin: Any, text: str | None) -> Question:
+def _address(peer: Peer) -> Url | None:
+    """Where the agent is registered; None for an address that no gate lets pass."""
+    try:
+        return parse_url(peer.agent.url)
+    except UrlError:
+        return None
+
+
+def _question(form: Form, variable: str, origin: Origin, text: str | None) -> Question:
     given = form.credential != "missing"
     return Question(
         skill=form.skill,

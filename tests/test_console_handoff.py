@@ -408,9 +408,11 @@ async def test_an_answer_to_other_inputs_is_not_shown(page: Inspector) -> None:
     held: list[Any] = []
     await page.page.route("**/handoff/trace", lambda route: held.append(route))
     await page.press("Play")
-    await expect(page.button("Play")).to_be_disabled()
+    await expect(page.page.get_by_text("Asking", exact=True)).to_be_visible()
+    await expect(page.button("Play")).to_be_focused()
+    await page.press("Next gate")  # one question at a time
     await page.input("Task").fill("Another")
-    await expect(page.button("Play")).to_be_enabled()
+    await expect(page.page.get_by_text("Ready to play")).to_be_visible()
     await page.page.unroute("**/handoff/trace")
     await page.end()
     assert [asked["text"] for asked in page.asked] == [DEFAULTS["text"], "Another"]
@@ -506,6 +508,22 @@ async def test_a_real_send_is_made_once_and_only_by_its_button(page: Inspector, 
     await page.at("0:00")
     await expect(page.button("Play")).to_be_disabled()
     assert sends(peer) - before == 1
+
+
+async def test_what_is_being_sent_cannot_be_changed(page: Inspector) -> None:
+    """Nothing calls a task back: until its answer is there the inputs stand, and there is no second one."""
+    held: list[Any] = []
+    await send(page)
+    await page.page.route("**/handoff/trace", lambda route: held.append(route))
+    await page.press("Send the task")
+    await expect(page.page.get_by_text("Sending", exact=True)).to_be_visible()
+    assert await page.page.evaluate("document.querySelector('.handoff-form').inert") is True
+    await page.page.keyboard.press("Enter")  # on the same button
+    assert len(held) == 1
+    await held[0].continue_()
+    await expect(page.button("Pause")).to_be_visible()
+    assert await page.page.evaluate("document.querySelector('.handoff-form').inert") is False
+    assert len(page.asked) == 1
 
 
 async def test_a_real_send_to_nobody(page: Inspector) -> None:

@@ -39,6 +39,7 @@ class Inspector {
     this.signal = signal;
     this.timeline = new Timeline(() => performance.now());
     this.result = null;
+    this.asking = null; // aborts the request for a trace that is under way
     this.drawn = 0; // counts traces: another one is drawn anew
     this.form = new Inputs(examples, { changed: () => this.reset(), signal });
     this.player = new Player({
@@ -104,6 +105,7 @@ class Inspector {
 
   /** Move along the trace; one of a fixture is fetched first, one of a real send is there or is not. */
   async with(move) {
+    if (this.asking) return this.show();
     if (!this.result && !this.form.sending) await this.ask();
     if (!this.result) return this.show();
     this.change(move);
@@ -111,6 +113,7 @@ class Inspector {
   }
 
   async handOver() {
+    if (this.asking) return;
     this.reset();
     await this.ask();
     if (!this.result) return;
@@ -166,10 +169,11 @@ class Inspector {
     const sending = this.form.sending;
     const seen = moment(this.result, seconds);
     const words = this.words({ seconds, playing, sending });
-    this.player.show({ seconds, playing, words, ready: !this.asking && (this.result !== null || !sending) });
+    this.player.show({ seconds, playing, words, ready: this.result !== null || !sending });
     this.stage.show(seen, { simulated: this.result?.simulated ?? !sending, deadline: this.inputs?.deadline_ms, complete: this.result !== null, drawn: this.drawn });
     this.sending.hidden = !sending;
-    this.send.disabled = this.asking != null;
+    this.form.element.inert = sending && this.asking !== null; // what is under way cannot be called back
+    this.send.setAttribute("aria-disabled", String(this.asking !== null)); // it keeps the focus
     this.export.disabled = this.result === null;
     this.baseline.show(this.capture(), seconds);
   }
