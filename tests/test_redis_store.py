@@ -468,6 +468,20 @@ async def test_nothing_expires_while_the_store_is_frozen(own_valkey: Valkey) -> 
         await eventually(lambda: a.get("a1") is None and b.get("a1") is None, 5)
 
 
+async def test_a_thousand_heartbeats_fail_as_fast_as_one(own_valkey: Valkey) -> None:
+    """Pitfall 164: none waits for the others' deadlines."""
+    async with nodes(own_valkey.url) as (a,):
+        await a.store.put(agent("a1"), TTL, 0)
+        own_valkey.freeze()
+        began = time.monotonic()
+        outcomes = await asyncio.gather(
+            *(a.store.renew("a1", TTL, None) for _ in range(1000)), return_exceptions=True
+        )
+        assert {type(one) for one in outcomes} == {StoreUnavailable}
+        assert time.monotonic() - began < 1.8
+        own_valkey.thaw()
+
+
 async def test_a_node_that_was_cut_off_alone_gets_no_grace(own_valkey: Valkey) -> None:
     """The others lived on, and could be reached: who was not heard of there is gone."""
     async with registries(own_valkey.url, ttl=3) as (a,), Cut(own_valkey.port) as wire:

@@ -182,7 +182,7 @@ async def _deregister(registry: Registry, audit: Audit, request: AnyRequest, age
     caller = _caller(request)
     owner, may = caller.owner, caller.grants.register
     if caller.grants.administer:
-        found = registry.get(agent_id)
+        found = await registry.find(agent_id)
         owner, may = (owner if found is None else found.agent.owner), _any
     with _audited(audit, request, "deregister", agent_id):
         await registry.deregister(agent_id, owner, may=may)

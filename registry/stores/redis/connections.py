@@ -85,6 +85,7 @@ class Connections:
         self._pool = _pool(address, connect_seconds)
         self._idle: list[AbstractConnection] = []
         self._turns = asyncio.Semaphore(MOST)
+        self._closed = False
 
     async def command(self, *words: Argument) -> Any:
         """One command and its answer, on any connection. The caller bounds the time.
@@ -101,7 +102,7 @@ class Connections:
                 await connection.send_command(*words)
                 answer = await connection.read_response()
             except redis_errors.ResponseError as error:  # the server answered: the connection is sound
-                self._idle.append(connection)
+                await self._keep(connection)
                 raise translated(error) from error
             except _FOREIGN as error:
                 await self._drop(connection)
@@ -109,7 +110,7 @@ class Connections:
             except BaseException:  # left before the answer
                 await self._drop(connection)
                 raise
-            self._idle.append(connection)
+            await self._keep(connection)
             return answer
 
     @asynccontextmanager
@@ -143,6 +144,7 @@ class Connections:
 
     async def close(self) -> None:
         """Closes everything; can be called twice."""
+        self._closed = True
         await self.forget()
         if isinstance(self._pool, SentinelConnectionPool):
             for sentinel in self._pool.sentinel_manager.sentinels:
@@ -162,6 +164,12 @@ class Connections:
     def _made(self) -> AbstractConnection:
         connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
         return connection
+
+    async def _keep(self, connection: AbstractConnection) -> None:
+        if self._closed:
+            await self._drop(connection)
+        else:
+            self._idle.append(connection)
 
     @staticmethod
     async def _drop(connection: AbstractConnection) -> None:

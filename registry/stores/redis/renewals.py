@@ -73,7 +73,8 @@ class Renewals:
         try:
             answers = await self._link.run(scripts.RENEW, *words)
         except StoreUnavailable as error:
-            for one in asked:
+            waiting, self._asked = self._asked, []  # not one second each
+            for one in (*asked, *waiting):
                 if not one.answer.done():
                     one.answer.set_exception(StoreUnavailable(str(error)))
             return
