@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -442,8 +443,10 @@ async def test_a_registered_agents_own_card(page: Inspector, peer: A2APeer) -> N
 
 
 async def test_a_link_names_the_agent(page: Inspector, peer: A2APeer) -> None:
-    """`#/handoff?agent=peer`, as the page of one agent may have it."""
-    await page.page.goto(page.page.url.replace("#/handoff", "#/handoff?agent=peer"))
+    """`#/handoff?agent=peer`, from the page of that agent."""
+    await page.page.goto(page.page.url.replace("#/handoff", "#/agents/peer"))
+    await page.page.get_by_role("link", name="Hand off", exact=True).click()
+    await expect(page.page).to_have_url(re.compile("#/handoff[?]agent=peer$"))
     await expect(page.page.get_by_text("As the agent publishes it.")).to_be_visible()
     assert json.loads(await page.input("Agent card").input_value()) == peer.card
 

@@ -78,10 +78,11 @@ class Page {
   start() {
     const tiles = Object.entries(this.tiles).map(([title, value]) => h("div", { class: "tile" }, value, h("span", { class: "title" }, title)));
     const tryIt = h("a", { class: "button", href: `#/try?agent=${this.id}` }, "Try it");
+    const handOff = h("a", { class: "button", href: `#/handoff?agent=${this.id}` }, "Hand off");
     fill(
       this.root,
       back(),
-      h("div", { class: "head" }, h("h1", {}, this.id), this.status, h("span", { class: "grow" }), h("span", { class: "row" }, tryIt, this.check)),
+      h("div", { class: "head" }, h("h1", {}, this.id), this.status, h("span", { class: "grow" }), h("span", { class: "row" }, tryIt, handOff, this.check)),
       this.name,
       this.gone,
       h("div", { class: "tiles seven" }, tiles),
