@@ -109,13 +109,11 @@ class Client:
                 yield streams, answer, found.aiter_bytes()
 
 
-def run(
-    main: Coroutine[Any, Any, Result], seconds: float | None, url: str, late: Exception | None = None
-) -> Result:
+def run(main: Coroutine[Any, Any, Result], seconds: float | None, url: str) -> Result:
     """Run a command's coroutine; `seconds` is its total deadline, None: there is none.
 
     Raises:
-        Failed: TIMEOUT (or `late` in its place), or what the coroutine raises.
+        Failed: TIMEOUT, or what the coroutine raises.
     """
 
     async def bounded() -> Result:
@@ -124,7 +122,7 @@ def run(
                 return await main
         except TimeoutError:
             told = f"{url}: not done within {seconds or 0:g} s; --timeout allows more"
-            raise late or Failed(TIMEOUT, told) from None
+            raise Failed(TIMEOUT, told) from None
 
     return asyncio.run(bounded())
 

@@ -56,7 +56,9 @@ class Wanted:
 
 
 class View(Protocol):
-    """Shows what comes."""
+    """Shows what comes; `begun`: `begin` has been called."""
+
+    begun: bool
 
     async def begin(self, client: Client) -> None:
         """The feed has begun, or events were lost: everything may have changed."""
@@ -67,20 +69,18 @@ class View(Protocol):
 
 def watch(endpoint: Endpoint, wanted: Wanted, as_json: bool, seconds: float | None) -> None:
     """Follow the feed until interrupted, for `seconds`, or to the count."""
+    board = None if as_json or not output.on_terminal() else Board(wanted)
+    view: View = Lines(as_json) if board is None else board
 
     async def main() -> None:
         async with Client(endpoint) as client:
-            if as_json or not output.on_terminal():
-                await follow(client, wanted, Lines(as_json))
-            else:
-                await _live(client, wanted)
+            await (follow(client, wanted, view) if board is None else _live(client, wanted, board))
 
-    with suppress(_Over):
-        run(main(), seconds, endpoint.url, late=_Over())
-
-
-class _Over(Exception):
-    """The time that was asked for has passed."""
+    try:
+        run(main(), seconds, endpoint.url)
+    except Failed as error:
+        if not (error.code == TIMEOUT and view.begun):  # that is how long it was to be watched
+            raise
 
 
 async def follow(client: Client, wanted: Wanted, view: View) -> None:
@@ -199,13 +199,13 @@ class Lines:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._begun = False
+        self.begun = False
 
     async def begin(self, client: Client) -> None:
         """Say that events were lost; the lists tell what holds now."""
-        if self._begun:
+        if self.begun:
             output.say("events were lost meanwhile: vitalgate agents list shows what holds now")
-        self._begun = True
+        self.begun = True
 
     def take(self, name: str, data: Document) -> None:
         """Write it."""
@@ -288,8 +288,7 @@ def _rank(status: object) -> int:
     return _SEVERITY.index(str(status)) if status in _SEVERITY else 0
 
 
-async def _live(client: Client, wanted: Wanted) -> None:
-    board = Board(wanted)
+async def _live(client: Client, wanted: Wanted, board: Board) -> None:
     drawing = asyncio.create_task(_draw(client, board))
     try:
         await follow(client, wanted, board)
