@@ -55,12 +55,13 @@ def settings() -> str:
     kubemq = {target: name for name, target in KUBEMQ_VARIABLES.items()}
     text = "# Settings, from the code\n\nHow they are read: [configuration](../configuration.md).\n"
     for section in SECTIONS:
-        text += f"\n## `{section}`\n\n" + _table("setting", "takes", "default", "meaning")
+        text += f"\n## `{section}`\n"
         fields = _resolved(schema["properties"][section], schema)["properties"]
         for name in (name for name in field_names() if name.startswith(f"{section}.")):
             shape = _resolved(fields[name.partition(".")[2]], schema)
-            variables = "<br>".join(f"`{it}`" for it in (variable(name), kubemq.get(name)) if it)
-            text += _row(f"`{name}`<br>{variables}", _takes(shape, schema), _default(name), meanings[name])
+            variables = " or ".join(f"`{it}`" for it in (variable(name), kubemq.get(name)) if it)
+            text += f"\n### `{name}`\n\n{meanings[name]}\n\n"
+            text += f"Default {_default(name)}. Takes: {_takes(shape, schema)}. Variable {variables}.\n"
     text += "\n## Between settings\n\n" + _table("setting", "rule")
     for rule in RULES:
         text += _row(_code(rule.fields[0]), rule.expected)
@@ -139,7 +140,7 @@ def errors() -> str:
     for reason, fault in FAULTS.items():
         remedy = REMEDIES[reason]
         text += f"\n## `{reason}`\n\n"
-        text += f"{fault.message.format('…')[0].upper()}{fault.message.format('…')[1:]}.\n\n"
+        text += f"`{fault.message.format('…')}`\n\n"
         text += f"**Cause.** {remedy.cause}\n\n**What to do** ({remedy.acts}). {remedy.action}\n\n"
         text += _table("code", "in the A2A dialect", "HTTP", "category", "executed", "retry")
         statuses = dict.fromkeys((str(fault.status(False)), str(fault.status(True))))
