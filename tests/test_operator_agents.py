@@ -13,6 +13,8 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -461,6 +463,15 @@ async def test_timeout() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         done = await vitalgate("agents", "list", "--timeout", "0.3", "--url", url)
     assert (done.code, done.err) == (6, f"vitalgate: {url}: not done within 0.3 s; --timeout allows more\n")
+
+
+async def test_a_slow_name_server_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments, **_options: answered.wait(20) and [])
+    began = time.monotonic()
+    done = await vitalgate("agents", "list", "--timeout", "0.3", "--url", "http://gateway.example")
+    assert (done.code, time.monotonic() - began < 10) == (6, True)
+    answered.set()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -117,6 +119,7 @@ def run(main: Coroutine[Any, Any, Result], seconds: float | None, url: str) -> R
     """
 
     async def bounded() -> Result:
+        asyncio.get_running_loop().set_default_executor(_LeftAlone())
         try:
             async with asyncio.timeout(seconds):
                 return await main
@@ -125,6 +128,29 @@ def run(main: Coroutine[Any, Any, Result], seconds: float | None, url: str) -> R
             raise Failed(TIMEOUT, told) from None
 
     return asyncio.run(bounded())
+
+
+class _LeftAlone(ThreadPoolExecutor):
+    """Threads that nobody waits for: a slow name server holds no command beyond its deadline."""
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Begin at once."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                result = task(*arguments, **options)
+            except BaseException as error:  # whoever waits for it gets it
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=work, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """There is nothing to wait for."""
 
 
 def _trust(endpoint: Endpoint) -> ssl.SSLContext | bool:
