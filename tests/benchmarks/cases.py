@@ -26,8 +26,9 @@ PROXIES = ("nginx", "envoy", "reference", "vitalgate")
 NATIVE = ("nginx", "envoy", "vitalgate")
 WITH_DIRECT = ("direct", *NATIVE)
 SCRAPES = 5
-#: Checks are spread over the 30 s between two of the same agent: half of that shows their cost.
-SETTLE_SECONDS, CHECKED_SECONDS = 3.0, 15.0
+#: Until every agent has had its first check; and half of the 30 s between two of the same agent, over which the
+#: checks of all are spread.
+SETTLE_SECONDS, CHECKED_SECONDS = 30.0, 15.0
 NODES = ("nodes",)
 IN_PROCESS = ("core", "whole", "stream")
 
