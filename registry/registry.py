@@ -294,7 +294,8 @@ class Registry:
         if change.kind == "renewed":
             return
         if change.kind == "registered" and before is not None:
-            self._count("expire", "ok")
+            if not change.elsewhere:
+                self._count("expire", "ok")
             self._tell("expired", change.agent_id)
         if change.kind == "replaced" and before is not None and before.agent.owner is None:
             self._note_claim(change.registration.agent)

@@ -13,10 +13,14 @@ from registry.errors import Forbidden, Full
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An agent is there from now on, or still: "registered", "replaced" (registered again), "renewed" (lease)."""
+    """An agent is there from now on, or still: "registered", "replaced" (registered again), "renewed" (lease).
+
+    `elsewhere`: another node took the registration.
+    """
 
     kind: Literal["registered", "replaced", "renewed"]
     registration: Registration
+    elsewhere: bool = False
 
     @property
     def agent_id(self) -> str:

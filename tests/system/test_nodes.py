@@ -178,6 +178,19 @@ async def test_changes_are_seen_everywhere_within_a_second(
         assert await listed(a) == await listed(b) == ["beats"]
 
 
+async def test_calls_ask_the_store_nothing(own_valkey: Valkey, tmp_path: Path) -> None:
+    async with FaultAgent() as agent, gateways(tmp_path, own_valkey.url) as (node,):
+        await node.register(card("peer", agent.url))
+        assert await works(node, "peer")
+        before, began = own_valkey.do("INFO", "stats")["total_commands_processed"], time.monotonic()
+        for _ in range(300):
+            assert await works(node, "peer")
+        commands = own_valkey.do("INFO", "stats")["total_commands_processed"] - before
+        assert commands < 40 + 40 * (time.monotonic() - began), (
+            "of scripts: the look each second, the node's lease"
+        )
+
+
 async def test_killing_a_node_loses_nothing(shared_valkey: Valkey, prefix: str, tmp_path: Path) -> None:
     """Issue: SIGKILL of a node under load loses no registration that was answered and no call on the others."""
     async with FaultAgent() as agent, gateways(tmp_path, *[shared_valkey.url] * 2, prefix=prefix) as (a, b):

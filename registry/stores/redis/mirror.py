@@ -115,14 +115,14 @@ class Mirror:
         known: Entry | None,
         agent: Agent | None,
     ) -> Registration | None:
-        same = known is not None and _same(known, row)
+        same, elsewhere = known is not None and _same(known, row), agent is None
         agent = known.registration.agent if known is not None and same else _named(row, agent)
         if agent is None:
             return None
         term = row.term if known is None else max(known.term, row.term)
         registration = Registration(agent, self.lease(row.agent_id, term))
         self.entries[row.agent_id] = Entry(registration, row.rev, term, row.registered_at)
-        self._tell(Kept(kind or ("renewed" if same else _kind(known, row)), registration))
+        self._tell(Kept(kind or ("renewed" if same else _kind(known, row)), registration, elsewhere))
         return registration
 
     def renewed(self, agent_id: str, term: Term) -> None:
