@@ -35,8 +35,7 @@ from registry.errors import StoreUnavailable
 from registry.stores.redis.link import Link
 
 #: How long what is known waits for more to be told with it: what changes routing does not.
-_RESULTS_SECONDS: Final = 0.25
-_FAILURES_SECONDS: Final = 0.1
+_GATHER_SECONDS: Final = 0.25
 _TICK_SECONDS: Final = 1.0
 #: Reports per message; reports that are kept for agents not known yet; entries read in one step.
 _MOST_REPORTS: Final = 100
@@ -112,7 +111,7 @@ class Cluster:
         """A check has ended here."""
         self._stamp(watched, before)
         watched.versions.ran = watched.versions.stamp
-        self._queue(watched, 0.0 if watched.routing is not before else _RESULTS_SECONDS)
+        self._queue(watched, 0.0 if watched.routing is not before else _GATHER_SECONDS)
 
     def moved(self, watched: Watched, before: Routing) -> None:
         """Calls or a trial call have changed its routing here."""
@@ -127,7 +126,7 @@ class Cluster:
     def failed(self, watched: Watched) -> None:
         """A call failed here: let the others know, and have them tell of theirs."""
         self._active.setdefault(watched.agent.agent_id, None)
-        self._send_within(_FAILURES_SECONDS)
+        self._send_within(_GATHER_SECONDS)
 
     def gone(self, watched: Watched) -> None:
         """The agent is registered no more, or under another URL."""
@@ -136,7 +135,7 @@ class Cluster:
         self._trials.forget(agent_id)
         if self.mine(agent_id):
             self._gone.append(agent_id)
-            self._send_within(_RESULTS_SECONDS)
+            self._send_within(_GATHER_SECONDS)
 
     def ask(self, watched: Watched) -> Ask:
         """Give what asks for a trial call."""
@@ -146,6 +145,7 @@ class Cluster:
 
     def _stamp(self, watched: Watched, before: Routing) -> None:
         versions = watched.versions
+        versions.own = True
         self._last = versions.stamp = max(self._last + 1, round(self._link.now() * 1e6))
         if watched.routing is not before:
             versions.moved = versions.stamp
@@ -258,9 +258,7 @@ class Cluster:
             self._keep(told)
         if verdicts.is_news(told, watched) or (over and watched.versions.stamp < self._alone[1] * 1e6):
             verdicts.take_state(watched, told, self._times)
-        if self._joining:
-            watched.last_transition = told.change  # that was before this node's time
-        else:
+        if not self._joining:  # else that was before this node's time
             monitor.adopted(watched, status, routing, told.change, told.node)
         self._trials.settle(watched)
 
@@ -323,22 +321,28 @@ class Cluster:
                 cursor, *found = await self._link.run(READ, cursor, _READ_AT_ONCE)
                 for agent_id, entry in zip(found[::2], found[1::2], strict=True):
                     told = _read(entry)
+                    kept[agent_id.decode()] = 0, 0
                     if told is not None and told.stamp > oldest:
                         self._take(told, over=told.stamp > since and told.node != self._members.id)
-                        kept[agent_id.decode()] = told.moved, told.stamp
+                        kept[told.agent_id] = told.moved, told.stamp
                 if cursor == b"0":
                     break
             self._alone = inf, inf
-            self._tell_better(monitor, kept)
+            await self._tell_better(monitor, kept)
             return
         self._behind = True
 
-    def _tell_better(self, monitor: Monitor, kept: dict[str, tuple[int, int]]) -> None:
-        for watched in monitor.agents():
-            versions = watched.versions
-            if versions.stamp and (versions.moved, versions.stamp) > kept.get(watched.agent.agent_id, (0, 0)):
+    async def _tell_better(self, monitor: Monitor, kept: dict[str, tuple[int, int]]) -> None:
+        """Of what is better known here, tell what this node has found or looks after: others have the rest."""
+        for number, watched in enumerate(monitor.agents()):
+            versions, agent_id = watched.versions, watched.agent.agent_id
+            better = (versions.moved, versions.stamp) > kept.get(agent_id, (0, 0))
+            if better and (versions.own or self.mine(agent_id)):
                 self._queue(watched, 0.0)
-        self._gone += [agent_id for agent_id in kept if self._known(agent_id) is None and self.mine(agent_id)]
+            if number % _MOST_REPORTS == 0:
+                await asyncio.sleep(0)
+        self._gone += [agent_id for agent_id in kept if self._known(agent_id) is None]
+        self._send_within(0.0)
 
 
 def _read(entry: bytes) -> Report | None:

@@ -183,7 +183,8 @@ def take_state(watched: Watched, told: Report, times: Times) -> None:
     """Take the state of routing over; the admission tells of it if it is another."""
     versions = watched.versions
     turned = told.turned != versions.turned
-    versions.moved, versions.stamp, versions.turned = told.moved, told.stamp, told.turned
+    versions.moved, versions.stamp, versions.turned, versions.own = told.moved, told.stamp, told.turned, False
+    watched.last_transition = told.change
     state = replace(told.state, trial_at=times.here(told.state.trial_at))
     watched.admission.adopt(state, turned=turned)
 

@@ -73,12 +73,14 @@ class Versions:
         stamp: When anything about its routing changed last.
         turned: When it went out of service or came back last.
         ran: When the last run of the checks ended.
+        own: This node has come to it itself.
     """
 
-    __slots__ = ("_agent", "_digests", "moved", "ran", "stamp", "turned")
+    __slots__ = ("_agent", "_digests", "moved", "own", "ran", "stamp", "turned")
 
     def __init__(self) -> None:
         self.moved = self.stamp = self.turned = self.ran = 0
+        self.own = False
         self._agent: Agent | None = None
         self._digests = (b"", b"")
 

@@ -388,6 +388,33 @@ async def test_a_report_of_a_registration_not_heard_of_yet_is_kept(shared_valkey
         assert other.known().routing is IN
 
 
+async def test_what_is_kept_of_agents_that_are_gone_is_swept(own_valkey: Valkey) -> None:
+    """The node that should have removed it was killed."""
+    async with Nodes(own_valkey.url, prefix="p.") as nodes:
+        own_valkey.do("HSET", "p.health", "gone", b"1 1 ab\nx", "long-gone", b"nonsense")
+        await nodes.start(1)
+        await eventually(lambda: own_valkey.do("HLEN", "p.health") == 0)
+
+
+async def test_moves_that_were_missed_leave_the_last_one(own_valkey: Valkey) -> None:
+    """In service, out, and in service again while a node was deaf: what happened last is the same at both."""
+    async with healthy() as agent, Cut(own_valkey.port) as wire, Nodes(own_valkey.url, prefix="p.") as nodes:
+        await nodes.start(1)
+        await nodes.start(1, url=wire.url)
+        near, far = nodes.all
+        await near.register(agent.url, **V03)
+        await on_all(nodes, lambda one: one.routing is IN)
+        wire.cut()
+        fail(near, 5)
+        await near.monitor.check("peer")
+        await near.monitor.check("peer")
+        assert near.known().routing is IN
+        wire.mend()
+        last = near.known().last_transition
+        await eventually(lambda: far.known().last_transition == last)
+        assert far.known().routing is IN
+
+
 async def test_what_nobody_cared_for_is_not_believed(own_valkey: Valkey) -> None:
     """All nodes were down for long: what was found before is no evidence of now."""
     async with healthy() as agent, Nodes(own_valkey.url, HealthRules(interval=1), prefix="p.") as nodes:
