@@ -600,6 +600,59 @@ async def test_a_jump_of_the_servers_clock_expires_nobody(own_valkey: Valkey, se
         assert lease.ends == pytest.approx(time.monotonic() + 5, abs=0.3)
 
 
+@pytest.mark.parametrize(
+    ("seed", "seconds"), [(0, 3.0), *(pytest.param(seed, 12.0, marks=pytest.mark.long) for seed in range(1, 4))]
+)
+async def test_whatever_happens_to_the_server_no_answer_is_broken(
+    own_valkey: Valkey, seed: int, seconds: float
+) -> None:
+    """Connections killed, scripts forgotten, freezes, clock jumps, while nine callers write at three nodes."""
+    chance, stop = random.Random(seed), time.monotonic() + seconds
+    expected: dict[str, str | None] = {}  # what was answered last; those that failed are left out
+
+    async def write(node: Node, caller: int) -> None:
+        for turn in range(1_000_000):
+            if time.monotonic() > stop:
+                return
+            one = f"w{caller}-{chance.randrange(15)}"
+            expected.pop(one, None)
+            try:
+                if chance.random() < 0.6:
+                    await node.store.put(agent(one, version=str(turn)), TTL, 0)
+                    expected[one] = str(turn)
+                else:
+                    await node.store.remove(one, None)
+                    expected[one] = None
+            except StoreUnavailable:
+                await asyncio.sleep(0.05)
+
+    async def disturb() -> None:
+        while time.monotonic() < stop:
+            await asyncio.sleep(chance.random() * 0.5)
+            match chance.randrange(5):
+                case 0:
+                    own_valkey.do("CLIENT", "KILL", "TYPE", "pubsub")
+                case 1:
+                    own_valkey.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                case 2:
+                    own_valkey.do("SCRIPT", "FLUSH")
+                case 3:
+                    own_valkey.do("INCRBY", "t.clock", chance.choice((-3600, -3, 3, 3600)) * 1_000_000)
+                case _:
+                    own_valkey.freeze()
+                    await asyncio.sleep(chance.choice((0.3, 1.3)))
+                    own_valkey.thaw()
+
+    async with nodes(*[own_valkey.url] * 3) as three:
+        await asyncio.gather(disturb(), *(write(three[caller % 3], caller) for caller in range(9)))
+        await settled(*three, within=6)
+        for node in three:
+            known = {one: json.loads(text)["version"] for one, text in (await node.known()).items()}
+            assert {one: known.get(one) for one in expected} == expected
+            keys = {key.decode().removeprefix("t.agents/") for key in own_valkey.do("KEYS", "t.agents/*")}
+            assert keys == set(known)
+
+
 async def test_clocks_of_nodes_need_not_agree(shared_valkey: Valkey, prefix: str) -> None:
     """Pitfall 169: timestamps and leases come from the server's clock."""
     async with nodes(*[shared_valkey.url] * 2, prefix=prefix, real_time=False) as (a, b):
