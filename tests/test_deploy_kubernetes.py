@@ -309,6 +309,8 @@ def test_the_chart_follows_its_values() -> None:
     assert not pod["containers"][0].get("env")
     assert pod["containers"][0]["image"].endswith("/vitalgate:9")
     one(documents, "ServiceMonitor")
+    open_to_all = one(charted(settings={"auth": {"enable": False}}), "Deployment")
+    assert not open_to_all["spec"]["template"]["spec"]["containers"][0].get("env")
     assert not [it for it in documents if it["kind"] == "CronJob"]
 
 
