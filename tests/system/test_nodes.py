@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.cut import Cut
 from tests.fakes.gateway import COMMAND, GatewayProcess
@@ -123,7 +124,8 @@ async def test_what_one_node_answers_is_true_on_the_other_at_once(
         for number in range(20):
             one = f"peer-{number}"
             await a.register(card(one, agent.url))
-            match number % 4:
+            before = len(agent.requests)
+            match number % 5:
                 case 0:
                     assert await works(b, one)
                 case 1:
@@ -139,6 +141,10 @@ async def test_what_one_node_answers_is_true_on_the_other_at_once(
                 case 2:
                     url = f"/a2a/{one}/.well-known/agent-card.json"
                     assert (await b.http.get(url)).status_code == 200
+                case 3:
+                    agent.next(reply.result("no stream"))
+                    assert "Agent not found" not in (await b.http.get(f"/a2a/{one}/stream")).text
+                    assert len(agent.requests) > before
                 case _:
                     assert await knows(b, one)
         began = time.monotonic()
