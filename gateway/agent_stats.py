@@ -201,7 +201,7 @@ class AgentStats:
         if not busy and key == known.key:
             return False
         known.key = key
-        known.learn(watched and watched.target and watched.target.notes.card)
+        known.learn(watched and watched.notes.card)
         row = _row(known, one, watched, known.window.traffic(measured), cells.streams if cells else 0)
         if row == known.row:
             return False

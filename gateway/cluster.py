@@ -253,7 +253,7 @@ class Cluster:
             return
         status, routing = watched.status, watched.routing
         if told.run is not None and verdicts.has_new_run(told, watched):
-            verdicts.take_run(watched, told.run, monitor.target(watched), self._times)
+            verdicts.take_run(watched, told.run, self._times)
         elif verdicts.is_of_another_card(told, watched):
             self._keep(told)
         if verdicts.is_news(told, watched) or (over and watched.versions.stamp < self._alone[1] * 1e6):

@@ -97,7 +97,7 @@ class Health:
     def published(self, agent_id: str) -> Mapping[str, Any] | None:
         """Give what an agent publishes of its protocols and addresses, as far as a check has seen it."""
         watched = None if self.monitor is None else self.monitor.find(agent_id)
-        return None if watched is None or watched.target is None else watched.target.notes.card
+        return None if watched is None else watched.notes.card
 
     def _join(self, link: Link, checking: bool) -> tuple[Members, Cluster | None]:
         from gateway.cluster import Cluster  # most have one node, and need no redis-py

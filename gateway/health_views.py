@@ -53,12 +53,11 @@ def history(watched: Watched) -> Document:
 
 def cards(watched: Watched) -> bytes:
     """Give what is known of the published card, as JSON: its text is the agent's."""
-    notes = None if watched.target is None else watched.target.notes
-    found = None if notes is None else notes.published
+    found = watched.notes.published
     document = {
         "agent_id": watched.agent.agent_id,
         "published": None if found is None else json.loads(found),
-        "is_published": notes is not None and notes.card is not None,
+        "is_published": watched.notes.card is not None,
         "drift": list(watched.drift),
     }
     return json.dumps(document).encode()

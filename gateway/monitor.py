@@ -209,8 +209,7 @@ class Monitor:
             self._forget(agent.agent_id)
             self._watch(agent)
         elif watched.agent is not agent:
-            watched.agent = agent
-            watched.target = None
+            watched.replace(agent)
             self._drop(watched)
             self._sharing.begun(watched)
             self._plan(watched)
@@ -295,12 +294,23 @@ class Monitor:
     async def _check(self, watched: Watched, agent: Agent) -> None:
         began = self._now()
         try:
-            target = self.target(watched)
-            [result] = await self._engine.run([target])
+            [result] = await self._engine.run([self._target(watched)])
             if self._registry.resolve(agent.agent_id) is agent and watched.agent is agent:
                 self._conclude(watched, result, self._now() - began)
         except Exception:  # the edge: one agent's fault must not stop the checking of the others
             _log.exception("the health check of agent %s failed", agent.agent_id)
+
+    def _target(self, watched: Watched) -> RegisteredTarget:
+        """Give what the checks of an agent look at, made if need be."""
+        if watched.target is None:
+            watched.target = target_of(
+                watched.agent,
+                bearer_env=self._credentials.get(watched.agent.agent_id),
+                verified=self._rules.verified,
+                probe_seconds=self._rules.probe_seconds,
+                notes=watched.notes,
+            )
+        return watched.target
 
     def _conclude(self, watched: Watched, result: Result, seconds: float) -> None:
         now = self._now()
@@ -349,17 +359,6 @@ class Monitor:
             self._loop.call_soon(self._turn)
 
     # -- other nodes
-
-    def target(self, watched: Watched) -> RegisteredTarget:
-        """Give what the checks of an agent look at, made if need be."""
-        if watched.target is None:
-            watched.target = target_of(
-                watched.agent,
-                bearer_env=self._credentials.get(watched.agent.agent_id),
-                verified=self._rules.verified,
-                probe_seconds=self._rules.probe_seconds,
-            )
-        return watched.target
 
     def adopted(
         self, watched: Watched, status: Status, routing: Routing, change: Transition | None, node: str

@@ -18,8 +18,8 @@ import msgspec
 
 from gateway.passive import Seen
 from gateway.watched import Record, Transition, Watched
-from healthcheck.adapters.registered import Notes, RegisteredTarget
-from healthcheck.model import Check, Finding, Result, Status
+from healthcheck.adapters.registered import Notes
+from healthcheck.model import Check, Finding, Result, Status, Target
 from healthcheck.state import Evidence, State
 
 FORMAT: Final = 1
@@ -30,6 +30,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run of the checks and what came of it; `ran` tells it from other runs."""
 
     ran: int
+    name: str
     ended: float
     evidence: Evidence
     status: Status
@@ -87,6 +88,8 @@ class News(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sightings: list[Sighting] = []
 
 
+_NOTES: Final = tuple(one.name for one in fields(Notes))
+
 encode: Final = msgspec.msgpack.Encoder().encode
 read_news: Final = msgspec.msgpack.Decoder(News).decode
 
@@ -132,6 +135,7 @@ def _run(watched: Watched, times: Times) -> Run | None:
         return None
     return Run(
         watched.versions.ran,
+        result.target.label,
         times.there(watched.checked),
         evidence,
         result.status,
@@ -139,7 +143,7 @@ def _run(watched: Watched, times: Times) -> Run | None:
         result.latency_ms,
         watched.consecutive,
         times.there(watched.down_since),
-        Notes() if watched.target is None else watched.target.notes,
+        watched.notes,
         watched.history[-1],
     )
 
@@ -166,11 +170,12 @@ def is_of_another_card(told: Report, watched: Watched) -> bool:
     return told.run is not None and told.card != watched.versions.digests(watched.agent)[1]
 
 
-def take_run(watched: Watched, run: Run, target: RegisteredTarget, times: Times) -> None:
-    """Take a run over, as if it had been made here."""
-    for one in fields(Notes):
-        setattr(target.notes, one.name, getattr(run.notes, one.name))
-    watched.target = target
+def take_run(watched: Watched, run: Run, times: Times) -> None:
+    """Take a run over, as if it had been made here; its target is only what is shown of it."""
+    for one in _NOTES:
+        setattr(watched.notes, one, getattr(run.notes, one))
+    agent = watched.agent
+    target = Target(type="a2a", endpoint=agent.url, id=agent.agent_id, name=run.name)
     watched.result = Result(target, run.status, run.checks, run.latency_ms)
     watched.evidence, watched.consecutive = run.evidence, run.consecutive
     watched.checked, watched.checked_at, watched.checked_here = times.here(run.ended), run.record.at, False

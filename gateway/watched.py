@@ -125,6 +125,7 @@ class Watched:
         "evidence",
         "history",
         "last_transition",
+        "notes",
         "queued",
         "result",
         "target",
@@ -137,6 +138,7 @@ class Watched:
         self.agent = agent
         self.admission = admission
         self.target: RegisteredTarget | None = None
+        self.notes = Notes()
         self.result: Result | None = None
         self.evidence: Evidence | None = None
         self.checked = -inf
@@ -172,7 +174,7 @@ class Watched:
     @property
     def drift(self) -> tuple[str, ...]:
         """Members in which the published card differs from the registered one."""
-        return () if self.target is None else self.target.notes.drift
+        return self.notes.drift
 
     @property
     def code(self) -> str | None:
@@ -184,6 +186,11 @@ class Watched:
     def _worst(self) -> Finding | None:
         found = self.result.checks.values() if self.result is not None else ()
         return max(found, key=lambda one: one.status.severity, default=None)
+
+    def replace(self, agent: Agent) -> None:
+        """Follow a registration with the same URL: what is known of its routing stays."""
+        self.agent = agent
+        self.target, self.notes = None, Notes()
 
     def retarget(self, bearer_env: str | None, probe_seconds: float) -> bool:
         """Check it by these from the next check on; see `target_of`. True if it will be shown another token."""
@@ -231,7 +238,9 @@ class Watched:
         )
 
 
-def target_of(agent: Agent, *, bearer_env: str | None, verified: bool, probe_seconds: float) -> RegisteredTarget:
+def target_of(
+    agent: Agent, *, bearer_env: str | None, verified: bool, probe_seconds: float, notes: Notes
+) -> RegisteredTarget:
     """Translate a registration into a target; probes go where traffic goes (health contract 7).
 
     Args:
@@ -239,6 +248,7 @@ def target_of(agent: Agent, *, bearer_env: str | None, verified: bool, probe_sec
         bearer_env: The variable with the agent's token, if one is configured.
         verified: False if certificates are not verified.
         probe_seconds: Deadline of one request; half of it is slow.
+        notes: What earlier runs have learned.
     """
     card: dict[str, Any] = cards.parse_card(agent.card)
     speaks = {_VERSIONS[family]: interface.tenant for family, interface in declared(card).items()}
@@ -254,7 +264,7 @@ def target_of(agent: Agent, *, bearer_env: str | None, verified: bool, probe_sec
         read=read_registered(kept),
         speaks=speaks,
         verified=verified,
-        notes=Notes(),
+        notes=notes,
     )
 
 

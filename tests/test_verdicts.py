@@ -18,6 +18,7 @@ from gateway.passive import Seen
 from gateway.verdicts import FORMAT, News, Report, Sighting, Times
 from gateway.watched import Transition, Watched, target_of
 from healthcheck.adapters.registered import Notes, RegisteredTarget
+from healthcheck.document import document
 from healthcheck.model import Check, Finding, Measurement, Result, Status
 from healthcheck.state import Evidence, Routing, State
 from registry.agent import Agent
@@ -40,7 +41,7 @@ def watched(of: Agent | None = None) -> Watched:
 
 
 def target(of: Watched) -> RegisteredTarget:
-    return target_of(of.agent, bearer_env=None, verified=True, probe_seconds=5)
+    return target_of(of.agent, bearer_env=None, verified=True, probe_seconds=5, notes=of.notes)
 
 
 def sent(of: Watched) -> Report:
@@ -70,8 +71,8 @@ def test_a_result_comes_through_whole() -> None:
     """Every member of a result, its notes and its record, and times by the receiver's clock."""
     ours, theirs = watched(), watched()
     ours.target = target(ours)
-    ours.target.notes.place, ours.target.notes.drift = "/card", ("name", "skills")
-    ours.target.notes.card = {"url": "http://127.0.0.1:1/rpc", "supportedInterfaces": [{"url": "x", "n": 1}]}
+    ours.notes.place, ours.notes.drift = "/card", ("name", "skills")
+    ours.notes.card = {"url": "http://127.0.0.1:1/rpc", "supportedInterfaces": [{"url": "x", "n": 1}]}
     result = Result(ours.target, Status.MISCONFIGURED, FINDINGS, 20.0)
     ours.take(result, Evidence.IMPAIRED, 90.0, "2026-01-01T00:00:01Z")
     ours.remember(0.25)
@@ -80,9 +81,11 @@ def test_a_result_comes_through_whole() -> None:
     assert verdicts.is_about(told, theirs)
     assert verdicts.has_new_run(told, theirs)
     assert told.run is not None
-    verdicts.take_run(theirs, told.run, target(theirs), THERE)
-    assert theirs.result == replace(result, target=theirs.target)
-    assert (theirs.target and theirs.target.notes) == ours.target.notes
+    verdicts.take_run(theirs, told.run, THERE)
+    assert theirs.result is not None
+    assert theirs.result == replace(result, target=theirs.result.target)
+    assert document([theirs.result]) == document([result])
+    assert theirs.notes == ours.notes
     assert list(theirs.history) == list(ours.history)
     assert theirs.checked == pytest.approx(4990)
     assert (theirs.checked_at, theirs.consecutive) == (ours.checked_at, 1)
@@ -197,11 +200,10 @@ def test_notes_are_all_told() -> None:
     }
     assert values.keys() == {one.name for one in fields(Notes)}
     for name, value in values.items():
-        setattr(ours.target.notes, name, value)
+        setattr(ours.notes, name, value)
     ours.take(Result(ours.target, Status.HEALTHY, {}), Evidence.GOOD, 1.0, "t")
     ours.remember(0.1)
     told = sent(ours)
     assert told.run is not None
-    verdicts.take_run(theirs, told.run, target(theirs), THERE)
-    assert theirs.target is not None
-    assert theirs.target.notes == ours.target.notes != Notes()
+    verdicts.take_run(theirs, told.run, THERE)
+    assert theirs.notes == ours.notes != Notes()
