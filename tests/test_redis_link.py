@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from registry.clock import Clock
 from registry.errors import StoreError, StoreUnavailable
 from registry.stores.redis.link import Link
 from registry.stores.redis.script import Script
+from tests.fakes.certs import Authority, Kind
 from tests.fakes.clock import ManualClock
 from tests.fakes.cut import Cut
 from tests.fakes.ports import refusing_port, stuck_port
@@ -407,6 +409,29 @@ async def test_a_flush_takes_the_offset_of_the_clock_but_not_the_time(own_valkey
         own_valkey.do("FLUSHALL")
         await link.run(COUNT)
         assert link.now() == pytest.approx(before, abs=0.5)
+
+
+# -- TLS
+
+
+async def test_tls_with_an_authority_of_ones_own(shared_valkey: Valkey, prefix: str, tmp_path: Path) -> None:
+    """Only a certificate that is signed by the authority named, for the name in the URL, is taken."""
+    authority = Authority(tmp_path)
+    async with Cut(shared_valkey.port, tls=authority.server(client_required=True)) as server:
+        files, url = authority.issue("client"), f"rediss://127.0.0.1:{server.port}"
+        own = f"&ssl_certfile={files.certificate}&ssl_keyfile={files.key}"
+        async with linked(f"{url}?ssl_ca_certs={authority.ca_file}{own}", prefix) as link:
+            assert await link.run(COUNT) == 1
+        assert "certificate verify failed" in await refusal(f"{url}?{own[1:]}")
+    kinds: tuple[Kind, ...] = ("wrong-name", "expired", "self-signed")
+    for kind in kinds:
+        async with Cut(shared_valkey.port, tls=authority.server(kind)) as server:
+            url = f"rediss://127.0.0.1:{server.port}?ssl_ca_certs={authority.ca_file}"
+            assert "certificate verify failed" in await refusal(url)
+
+
+async def test_an_authority_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "No such file" in await refusal(f"rediss://127.0.0.1:1?ssl_ca_certs={tmp_path}/none.pem")
 
 
 # -- Sentinel

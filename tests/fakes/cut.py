@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import suppress
 from typing import Self
 
@@ -10,8 +11,10 @@ from typing import Self
 class Cut:
     """Forwards to a loopback port. Use as `async with`."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, *, tls: ssl.SSLContext | None = None) -> None:
+        """Forwards to the port `target`; with `tls`, what comes is decrypted first."""
         self._target = target
+        self._tls = tls
         self._whole = asyncio.Event()
         self._whole.set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -19,7 +22,7 @@ class Cut:
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -216,8 +216,10 @@ def _pool(address: Address, connect_seconds: float) -> ConnectionPool:
     }
     if address.service is None:
         host, port = address.hosts[0]
-        kind = SSLConnection if address.tls else Connection
-        return ConnectionPool(connection_class=kind, host=host, port=port, **options)
+        if address.tls:  # older releases of redis-py do not look at the name by themselves
+            tls: dict[str, Any] = {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
+            return ConnectionPool(connection_class=SSLConnection, host=host, port=port, **options, **tls)
+        return ConnectionPool(connection_class=Connection, host=host, port=port, **options)
     half = common | {"socket_connect_timeout": connect_seconds / 2, "socket_timeout": connect_seconds / 2}
     kwargs = half | {"password": address.sentinel_password}
     sentinel = Sentinel(address.hosts, sentinel_kwargs=kwargs)  # type: ignore[no-untyped-call]
