@@ -29,6 +29,7 @@ import uvloop
 from uvicorn._types import ASGI3Application
 
 from gateway.answering import ServerLimits
+from gateway.heap import keep_heap
 from gateway.lifecycle import Lifecycle, Phase
 from gateway.limits import Connections
 from gateway.protocol import Caller, Door
@@ -112,6 +113,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], lifecycle: Lifecycle) -> 
     signal comes is given up: then, too, the process has `EXIT_SECONDS`. SIGHUP goes to
     `lifecycle.hang_up`.
     """
+    keep_heap()
     watchdog = threading.Timer(EXIT_SECONDS, _give_up)
     watchdog.daemon = True
 

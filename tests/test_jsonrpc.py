@@ -357,8 +357,44 @@ def _decoded(id: bytes | None) -> Any:
 @settings(max_examples=600, deadline=None)
 def test_the_obvious_reader_reads_the_same(body: bytes) -> None:
     """Contract 2.1 rules 3 to 9, on texts with repeated and escaped names, half surrogates and huge numbers."""
-    for reader in (jsonrpc.read, jsonrpc._read_slowly):
+    for reader in (jsonrpc.read, jsonrpc._read_slowly, _read_as_if_long):
         assert _outcome(reader, body) == obvious_jsonrpc.read(body)
+
+
+def _read_as_if_long(body: bytes) -> Envelope:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonrpc, "_LONG", 0)
+        return jsonrpc.read(body)
+
+
+LONG = '"message":{"text":"' + "x" * 5000 + '","configuration":{"timeout":1}}'
+IN_LONG_TEXTS = {
+    "none": LONG,
+    "last": LONG + ',"configuration":{"timeout":5}',
+    "last, and more": LONG + ',"configuration":{"blocking":true,"timeout":5},"metadata":{"timeout":9}',
+    "first": '"configuration":{"timeout":5},' + LONG,
+    "twice": '"configuration":{"timeout":5},' + LONG + ', "configuration":{"timeout":6}',
+    "taken back": '"configuration":{"timeout":5},' + LONG + ',"configuration":null',
+    "spelt with escapes": LONG + ',"c\\u006fnfiguration":{"t\\u0069meout":5}',
+    "spelt with escapes after": LONG + ',"configuration":{"timeout":5},"configuratio\\u006e":{"timeout":6}',
+    "deeper": LONG + ',"metadata":{"x":1,"configuration":{"timeout":5}}',
+    "deeper, in a list": LONG + ',"metadata":[{"x":1,"configuration":{"timeout":5}}]',
+    "in a text": LONG + ',"metadata":"{\\"configuration\\":{\\"timeout\\":5}}"',
+    "at the end of a text": LONG + ',"metadata":{"x,\\"configuration":{"timeout":5}}',
+    "at the end of a name": LONG + ',"x,\\"configuration":{"timeout":5}',
+    "a value": LONG + ',"metadata":"configuration"',
+    "zero": LONG + ',"configuration":{"timeout":0}',
+    "a text": LONG + ',"configuration":{"timeout":"5"}',
+    "a list": LONG + ',"configuration":[]',
+}
+
+
+@pytest.mark.parametrize("name", IN_LONG_TEXTS)
+@pytest.mark.parametrize("after", ["", ',"more":1', ',"id":8', " "])
+def test_timeouts_in_long_texts(name: str, after: str) -> None:
+    """Contract 2.1 rule 9, where not all of the text is looked at twice."""
+    body = f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{{IN_LONG_TEXTS[name]}}}{after}}}'.encode()
+    assert _outcome(jsonrpc.read, body) == obvious_jsonrpc.read(body)
 
 
 def _outcome(reader: Callable[[bytes], Envelope], body: bytes) -> tuple[Any, ...]:
