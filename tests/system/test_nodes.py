@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -218,6 +220,24 @@ async def test_killing_a_node_loses_nothing(shared_valkey: Valkey, prefix: str, 
         assert load.failures == []
         assert load.calls > 20
         assert set(answered) <= set(await listed(b))
+
+
+async def test_a_node_that_stood_still_knows_who_lives(shared_valkey: Valkey, prefix: str, tmp_path: Path) -> None:
+    """SIGSTOP, or a machine that slept: here the lease seems over, the store knows better."""
+    ttl = {"agent_ttl_seconds": 1.5}
+    async with (
+        FaultAgent() as agent,
+        gateways(tmp_path, *[shared_valkey.url] * 2, prefix=prefix, a2a=ttl) as (a, b),
+    ):
+        await a.register(card("peer", agent.url))
+        assert await works(b, "peer")
+        os.kill(b.pid, signal.SIGSTOP)
+        for _ in range(6):
+            await asyncio.sleep(0.5)
+            assert await beats(a, "peer")
+        os.kill(b.pid, signal.SIGCONT)
+        assert await works(b, "peer")
+        assert await listed(b) == ["peer"]
 
 
 # -- outages of the store
