@@ -88,8 +88,8 @@ class Page:
         self.output = ""
         self._ports: dict[str, str] = {}
         self._running: list[asyncio.subprocess.Process] = []
-        for name in ("examples", "deploy"):
-            (folder / name).symlink_to(ROOT / name)
+        (folder / "deploy").symlink_to(ROOT / "deploy")
+        self._copy(ROOT / "examples", folder / "examples")
         self._environment = clean_environment() | {
             "HOME": str(folder),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -99,6 +99,16 @@ class Page:
             "COLUMNS": "200",
             "PYTHONUNBUFFERED": "1",
         }
+
+    def _copy(self, source: Path, target: Path) -> None:
+        """The examples name ports, too."""
+        target.mkdir()
+        for path in source.iterdir():
+            if path.is_dir() and path.name != "__pycache__":
+                self._copy(path, target / path.name)
+            elif path.is_file():
+                (target / path.name).write_text(self.moved(path.read_text()))
+                (target / path.name).chmod(path.stat().st_mode)
 
     async def __aenter__(self) -> Page:
         return self
@@ -166,16 +176,18 @@ class Page:
                 await asyncio.sleep(0.05)  # nobody tells when another program is ready
 
     def _listens(self, command: str) -> bool:
-        """Somebody answers on the ports that the command, or a file that it names, has."""
+        """Somebody answers on the ports that the command names; if it names none, on those of its files."""
         files = [self.folder / word for word in command.split() if (self.folder / word).is_file()]
-        text = command + "".join(file.read_text() for file in files)
-        moved = {port for known, port in self._ports.items() if known != "9090" and port in text}
-        assert moved, f"no port in {command!r}"
-        for port in moved:
+        ports = self._ports_in(command) or self._ports_in("".join(file.read_text() for file in files))
+        assert ports, f"no port in {command!r}"
+        for port in ports:
             with socket.socket() as trying:
                 if trying.connect_ex(("127.0.0.1", int(port))):
                     return False
         return True
+
+    def _ports_in(self, text: str) -> set[str]:
+        return {port for known, port in self._ports.items() if known != "9090" and port in text}
 
     def _compare(self, block: Block) -> None:
         at = 0

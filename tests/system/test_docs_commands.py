@@ -11,7 +11,7 @@ from tests.fakes.program import ROOT
 
 PAGES = sorted(
     path
-    for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "deploy" / "README.md"]
+    for path in [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"), ROOT / "deploy" / "README.md"]
     if "node_modules" not in path.parts
 )
 MARKED = [page for page in PAGES if any(block.kind == "run" for block in blocks(page))]
@@ -24,7 +24,7 @@ def marked(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.kind in KINDS]
 
 
-@pytest.mark.parametrize("page", MARKED, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", MARKED, ids=lambda page: f"{page.parent.name}/{page.stem}")
 async def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
     async with Page(tmp_path) as running:
         for block in marked(page):
