@@ -1,7 +1,7 @@
 """What the console costs the gateway: ten open pages, two thousand agents.
 
-The pages are stood for by what they ask: the feed, and every two seconds what is different (`store.js`). Agents send
-heartbeats as `registry.client` does, and in the second half every tenth is called all the time.
+The pages are stood for by what they ask: the feed, and every two seconds what is different (`store.js`). Agents
+send heartbeats as `registry.client` does, and in the second half every tenth is called all the time.
 """
 
 from __future__ import annotations
