@@ -70,6 +70,7 @@ class Cluster:
         self._tasks: set[asyncio.Task[None]] = set()
         link.subscribe("health", self._hear, self._joined)
         link.on_replaced(self._replaced)
+        link.on_jump(self._jumped)
         members.on_change(self._nodes_changed)
         members.on_contact(self._contact)
 
@@ -290,6 +291,11 @@ class Cluster:
 
     async def _replaced(self) -> None:
         self._behind = True
+
+    def _jumped(self) -> None:
+        """The cluster's time was another than this node thought: what it has taken over has wrong times."""
+        self._behind = True
+        self._alone = -inf, inf
 
     def _contact(self, last: float) -> None:
         self._behind = True

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -491,6 +492,21 @@ async def test_what_was_said_while_nobody_listened_is_made_good(own_valkey: Valk
         own_valkey.do("CLIENT", "KILL", "TYPE", "pubsub")
         await owner.monitor.check("peer")
         await on_all(nodes, lambda one: one.status is Status.UNHEALTHY and len(one.history) == 2)
+
+
+async def test_a_node_that_had_a_wrong_idea_of_the_time_takes_all_over_again(shared_valkey: Valkey) -> None:
+    """When the next trial call is due is a moment of the cluster's time."""
+    async with healthy() as agent, Nodes(shared_valkey.url) as nodes:
+        owner, other = await two(nodes, agent)
+        agent.always(reply.hang())
+        fail(owner, 5)
+        await on_all(nodes, lambda one: one.routing is OUT)
+        state = other.known().admission.state
+        other.known().admission.state = replace(state, trial_at=state.trial_at + 3600)
+        for callback in other.store.link._jumped:
+            callback()
+        right = pytest.approx(state.trial_at, abs=0.1)
+        await eventually(lambda: other.known().admission.state.trial_at == right)
 
 
 async def test_a_store_that_was_emptied_gets_it_all_back(own_valkey: Valkey) -> None:

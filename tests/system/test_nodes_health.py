@@ -197,7 +197,11 @@ async def answers(node: GatewayProcess) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("number", "within"), [(signal.SIGKILL, 15.0), (signal.SIGTERM, 3.0)], ids=["SIGKILL", "SIGTERM"]
+    ("number", "within"),
+    [
+        pytest.param(signal.SIGKILL, 15.0, id="SIGKILL"),
+        pytest.param(signal.SIGTERM, 3.0, id="SIGTERM", marks=pytest.mark.long),  # see also tests/test_cluster.py
+    ],
 )
 async def test_the_share_of_a_node_that_ends_moves(
     tmp_path: Path, shared_valkey: Valkey, number: signal.Signals, within: float
