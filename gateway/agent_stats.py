@@ -32,6 +32,8 @@ _IDLE_SECONDS: Final = 10.0
 #: Ids of agents that are gone, and how many skills of one are named.
 _GONE_KEPT: Final = 5000
 _SKILLS_SHOWN: Final = 20
+#: Answers kept of one view: most readers have the last version, or none.
+_ANSWERS_KEPT: Final = 8
 #: Agents looked at between two pauses: well below a millisecond of work.
 _AGENTS_PER_TURN: Final = 100
 
@@ -124,7 +126,9 @@ class AgentStats:
         since = self._read(version)
         body = self._answers.get(since)
         if body is None:
-            body = self._answers[since] = self._write(since)
+            body = self._write(since)
+            if len(self._answers) < _ANSWERS_KEPT:
+                self._answers[since] = body
         return body
 
     async def one(self, agent_id: str) -> bytes | None:

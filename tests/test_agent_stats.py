@@ -116,6 +116,16 @@ async def test_within_two_seconds_it_is_computed_once(bench: Bench) -> None:
     assert ids(await bench.view(after=0)) == ["one", "two"]
 
 
+async def test_readers_with_many_versions_cost_no_memory(bench: Bench) -> None:
+    versions = []
+    for number in range(20):
+        await bench.register(f"agent-{number}")
+        versions.append((await bench.view())["version"])
+    views = [await bench.view(version, after=0) for version in versions]
+    assert [len(view["agents"]) for view in views[1:]] == list(range(18, -1, -1))
+    assert len(bench.stats._answers) == 8
+
+
 async def test_after_a_pause_it_is_measured_anew(bench: Bench) -> None:
     await bench.register("one")
     await bench.view()

@@ -70,6 +70,7 @@ async def opened(
 async def judged(page: Page) -> list[str]:
     """What axe-core finds wrong in the page as it is."""
     if not await page.evaluate("'axe' in window"):
+        assert AXE.exists(), f"{AXE} is missing: run `make .js-sdk`"
         await page.evaluate(AXE.read_text())  # through DevTools: the page's policy lets no script in
     found: list[str] = await page.evaluate(_JUDGE)
     return found

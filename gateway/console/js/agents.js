@@ -46,7 +46,10 @@ export function mount(root, { feed, query }) {
   const place = h("div", {}, h("p", { class: "empty" }, "Reading …"));
   fill(root, h("div", { class: "head" }, h("h1", {}, "Agents"), filters.count), tiles.element, note, filters.element, place);
 
-  const store = new AgentStore(feed, { changed, failed: (error) => (store.loaded && !error.status ? null : fill(place, trouble(error))) });
+  const store = new AgentStore(feed, { changed, failed: (error) => {
+    if (error.status === 404) fill(place, h("p", { class: "empty card" }, "There are no agents here: a2a.enable is off."));
+    else if (!store.loaded || error.status) fill(place, trouble(error));
+  } });
   let asked = 0;
 
   function changed() {

@@ -43,7 +43,7 @@ export async function send(path, options = {}) {
   if (token) headers.set("Authorization", `Bearer ${token}`);
   let answer;
   try {
-    answer = await fetch(url(path), { ...options, headers, cache: "no-store", credentials: "omit", redirect: "error" });
+    answer = await fetch(url(path), { ...options, headers, cache: "no-store", credentials: "same-origin", redirect: "error" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "the gateway does not answer");
