@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import time
@@ -231,6 +232,43 @@ async def test_the_share_of_a_node_that_ends_moves(
         for agent_id in ids:
             await until(lambda agent_id=agent_id: is_later(left[0], agent_id, marks), within)  # type: ignore[misc]
         assert time.monotonic() - began < within + 3
+
+
+@pytest.mark.long
+async def test_a_node_that_was_stopped_comes_back_without_a_word(tmp_path: Path, shared_valkey: Valkey) -> None:
+    """SIGSTOP for longer than its lease: the other takes its share over, and what it finds is not undone."""
+    async with FaultAgent(path="/rpc") as agent, cluster(tmp_path, shared_valkey, 2) as nodes:
+        agent.always(NOT_FOUND)
+        ids = [f"agent-{index}" for index in range(6)]
+        for agent_id in ids:
+            await register(nodes[0], agent, agent_id)
+            await everywhere(nodes, agent_id, lambda found: found["routing"] == "in_service")
+        stopped, left = nodes
+        os.kill(stopped.pid, signal.SIGSTOP)
+        try:
+            await until(lambda: has(left, "/nodes", lambda found: loads(found) == [6]), 15)
+            agent.always(reply.reset())
+            for agent_id in ids[:3]:  # of six, so that nobody doubts
+                for _ in range(5):
+                    await left.call(agent_id, PING)
+            agent.always(NOT_FOUND)
+            for agent_id in ids[:3]:
+                assert (await read(left, f"/agents/{agent_id}/health"))["last_transition"][
+                    "to"
+                ] == "out_of_service"
+        finally:
+            os.kill(stopped.pid, signal.SIGCONT)
+        await until(
+            lambda: has(left, "/nodes", lambda found: len(loads(found)) == 2 and sum(loads(found)) == 6), 15
+        )
+        for agent_id in ids:
+            await everywhere(nodes, agent_id, lambda found: found["routing"] == "in_service")
+
+            async def alike(agent_id: str = agent_id) -> bool:
+                one, other = [await read(node, f"/agents/{agent_id}/health") for node in nodes]
+                return bool(one["last_transition"] == other["last_transition"])
+
+            await until(alike)
 
 
 def loads(found: Any) -> list[int]:
