@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext
 from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
@@ -59,15 +59,26 @@ VERSION = version("vitalgate")
 
 
 def serve(
-    settings: Settings, environ: Mapping[str, str] = os.environ, reread: Callable[[], Settings] | None = None
+    settings: Settings,
+    environ: Mapping[str, str] = os.environ,
+    reread: Callable[[], Settings] | None = None,
+    beside: AbstractContextManager[None] | None = None,
 ) -> None:
-    """Run the gateway until a signal ends it; `reread` reads the settings again from where they came.
+    """Run the gateway until a signal ends it.
+
+    Args:
+        settings: What to run.
+        environ: Where secrets are.
+        reread: Reads the settings again from where they came.
+        beside: Entered once the addresses are this gateway's: what calls it must not find another there.
 
     Raises:
         StartError: it cannot start; the text is one line.
     """
     with closing(Logs(level=settings.log.level, form=settings.log.format, calls=settings.log.calls)) as logs:
-        serve_as(Listeners.bind(settings), settings, logs, environ, reread)
+        listeners = Listeners.bind(settings)
+        with beside or nullcontext():
+            serve_as(listeners, settings, logs, environ, reread)
 
 
 def serve_as(

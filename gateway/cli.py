@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import rich_click as click
@@ -114,17 +114,17 @@ def serve(config: str | None, host: str | None, port: int | None, workers: str, 
     except ValueError as error:
         raise click.UsageError(f"--workers {workers}: {error}") from None
     with _start_errors(server.BindError, server.StartError, StoreError):
-        with _demo_beside(settings) if demo else nullcontext():
-            if count == 1:
-                from gateway import app
-                from gateway.settings import load
+        beside = _demo_beside(settings) if demo else None
+        if count == 1:
+            from gateway import app
+            from gateway.settings import load
 
-                app.serve(settings, reread=lambda: load(config, os.environ, given).settings)
-            else:
-                from gateway.workers import Source
-                from gateway.workers import serve as serve_all
+            app.serve(settings, reread=lambda: load(config, os.environ, given).settings, beside=beside)
+        else:
+            from gateway.workers import Source
+            from gateway.workers import serve as serve_all
 
-                sys.exit(serve_all(settings, Source(config, given), count))
+            sys.exit(serve_all(settings, Source(config, given), count, beside))
 
 
 @cli.group(name="config", cls=click.RichGroup)

@@ -16,7 +16,7 @@ _RETRY = {
 }
 
 
-@click.command()
+@click.command("explain")
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """Say what an error of the gateway or a code of the health checks means, and what to do.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,13 +37,13 @@ class Listeners:
         Raises:
             BindError: naming the address and why.
         """
-        api = bind(settings.server.host, settings.server.port)
+        api = bind_api(settings.server.host, settings.server.port)
         if not settings.metrics.port:
             return cls(api, None)
         try:
             if api.getsockname()[1] == settings.metrics.port:  # the system chose it, and dispatch goes by port
                 raise BindError(f"port {settings.metrics.port} is that of the metrics: choose server.port")
-            return cls(api, bind(settings.metrics.host, settings.metrics.port))
+            return cls(api, bind_metrics(settings))
         except BaseException:
             api.close()
             raise
@@ -59,6 +62,36 @@ class Listeners:
         """Give the URLs to print."""
         metrics = self.metrics or self.api
         return {"api": _url(self.api), "metrics": self.elsewhere or f"{_url(metrics)}/metrics"}
+
+
+def bind_api(host: str, port: int) -> socket.socket:
+    """Listen for callers.
+
+    Raises:
+        BindError: naming the address, why, and what chooses another.
+    """
+    with _remedy("--port or server.port chooses another"):
+        return bind(host, port)
+
+
+def bind_metrics(settings: Settings) -> socket.socket:
+    """Listen for who collects metrics.
+
+    Raises:
+        BindError: as above.
+    """
+    with _remedy("for the metrics; VITALGATE_METRICS__PORT or metrics.port chooses another"):
+        return bind(settings.metrics.host, settings.metrics.port)
+
+
+@contextmanager
+def _remedy(text: str) -> Iterator[None]:
+    try:
+        yield
+    except BindError as error:
+        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:
+            raise
+        raise BindError(f"{error} ({text})") from error
 
 
 def announce(listeners: Listeners, settings: Settings, logs: Logs, version: str, **further: Any) -> None:

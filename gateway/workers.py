@@ -23,7 +23,7 @@ import msgspec
 from gateway import server
 from gateway.errors import StartError
 from gateway.lifecycle import Lifecycle
-from gateway.listeners import Listeners, announce
+from gateway.listeners import Listeners, announce, bind_api, bind_metrics
 from gateway.logs import Logs
 from gateway.rest import Receive, Scope, Send, serve_metrics
 from gateway.settings import Settings
@@ -51,8 +51,10 @@ class Source:
     options: Mapping[str, Any]
 
 
-def serve(settings: Settings, source: Source, count: int) -> int:
-    """Run so many workers until a signal ends them; give the exit code.
+def serve(
+    settings: Settings, source: Source, count: int, beside: contextlib.AbstractContextManager[None] | None = None
+) -> int:
+    """Run so many workers until a signal ends them; give the exit code. `beside`: see `app.serve`.
 
     Raises:
         StartError: a worker cannot start.
@@ -64,10 +66,12 @@ def serve(settings: Settings, source: Source, count: int) -> int:
         port = api.getsockname()[1]
         if port == settings.metrics.port:
             raise server.BindError(f"port {port} is that of the metrics: choose server.port")
-        metrics = sockets.enter_context(server.bind(settings.metrics.host, settings.metrics.port))
+        metrics = sockets.enter_context(bind_metrics(settings))
         if not settings.server.port:  # chosen by the system: the same for all, and no change when they read again
             settings = settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
             source = Source(source.config, {**source.options, "server.port": port})
+        if beside is not None:
+            sockets.enter_context(beside)
         return asyncio.run(Workers(Listeners(api, metrics), settings, source, count, logs).run())
 
 
@@ -76,7 +80,7 @@ def _claim(host: str, port: int) -> socket.socket:
 
     The socket listens only where workers must share it.
     """
-    listener = server.bind(host, port)
+    listener = bind_api(host, port)
     if not server.SHARES_PORTS:
         return listener
     found = listener.getsockname()[1]

@@ -206,6 +206,14 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     assert "Examples:" in result.output or command == ["config"]
 
 
+def test_the_help_names_every_command_as_it_is_called() -> None:
+    """The name of the function that implements it is nobody's business."""
+    context = click.Context(cli.cli)
+    names = cli.cli.list_commands(context)
+    found = [cli.cli.get_command(context, name) for name in names]
+    assert [command.name for command in found if command is not None] == names
+
+
 def test_commands_of_other_modules_are_imported_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "ELSEWHERE", {"elsewhere": "tests.test_cli:elsewhere"})
     assert "Lives elsewhere." in CliRunner().invoke(cli.cli, ["--help"]).output

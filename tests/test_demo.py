@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import signal
 import socket
@@ -165,6 +166,22 @@ async def test_the_process_deregisters_on_sigterm_and_ends_with_0() -> None:
                 await process.wait()
     assert process.returncode == 0
     assert f"curl -s {url}/a2a/an-echo " in output.decode()
+
+
+async def test_a_gateway_that_cannot_start_registers_no_demo_agent_at_the_one_that_has_its_port() -> None:
+    """Two people try it on one machine: the second must not take the first one's agent away."""
+    gateway = Registrar()
+    async with serving(gateway) as url:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.cli", "serve", "--demo", "--port", url.rpartition(":")[2]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"VITALGATE_REGISTRY__URL": "memory://"},
+        )
+        output, errors = await asyncio.wait_for(process.communicate(), 30)
+        assert (process.returncode, output) == (3, b"")
+        assert errors.decode().endswith(": address already in use (--port or server.port chooses another)\n")
+        assert gateway.heard.empty()
 
 
 def test_the_printed_command_sends_a_request_the_agent_answers() -> None:

@@ -329,8 +329,9 @@ async def test_a_port_that_a_second_gateway_holds_is_in_use(
         for workers in ("1", "2"):
             options = ("--workers", workers, "--port", port)
             result = await asyncio.to_thread(started, tmp_path, shared_valkey, *options)
-            said = f"vitalgate: cannot listen on 127.0.0.1:{port}: address already in use\n"
-            assert (result.returncode, result.stderr) == (3, said)
+            said = f"vitalgate: cannot listen on 127.0.0.1:{port}: address already in use"
+            remedy = " (--port or server.port chooses another)\n"
+            assert (result.returncode, result.stderr) == (3, said + remedy)
         assert (await gateway.samples())["vitalgate_worker_up"] == {"0": 1, "1": 1}
 
 
@@ -345,9 +346,10 @@ def test_a_port_that_another_program_holds_is_in_use(tmp_path: Path, shared_valk
         port = taken.getsockname()[1]
         result = started(tmp_path, shared_valkey, "--workers", "2", "--port", str(port))
         metrics = started(tmp_path, shared_valkey, "--workers", "2", VITALGATE_METRICS__PORT=str(port))
-    said = f"vitalgate: cannot listen on 127.0.0.1:{port}: address already in use\n"
-    assert (result.returncode, result.stderr) == (3, said)
-    assert (metrics.returncode, metrics.stderr) == (3, said)
+    said = f"vitalgate: cannot listen on 127.0.0.1:{port}: address already in use"
+    remedy = "(for the metrics; VITALGATE_METRICS__PORT or metrics.port chooses another)"
+    assert (result.returncode, result.stderr) == (3, f"{said} (--port or server.port chooses another)\n")
+    assert (metrics.returncode, metrics.stderr) == (3, f"{said} {remedy}\n")
 
 
 def test_workers_that_cannot_start_end_the_start_with_their_error(tmp_path: Path, shared_valkey: Valkey) -> None:
