@@ -133,8 +133,7 @@ class Cluster:
         """The agent is registered no more, or under another URL."""
         agent_id = watched.agent.agent_id
         self._active.pop(agent_id, None)
-        self._trials.forget(agent_id)
-        if self.mine(agent_id):
+        if self._trials.forget(agent_id) or self.mine(agent_id):
             self._gone.append(agent_id)
             self._send_within(_GATHER_SECONDS)
 
@@ -187,7 +186,7 @@ class Cluster:
                 if items or sightings:
                     await self._link.run(TELL, *self._message(items, sightings))
                 if gone:
-                    await self._link.run(FORGET, *gone)
+                    await self._link.run(FORGET, self._members.id, *gone)
             except StoreUnavailable:
                 self._lose(items + self._outbox, sightings)
                 return

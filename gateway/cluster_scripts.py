@@ -91,15 +91,14 @@ return 0
 """,
 )
 
-#: agent ids: what is kept of them goes, unless they are registered
+#: node, agent ids: what is kept of them goes, unless they are registered anew; the node's trial calls go anyway
 FORGET: Final = _script(
     "forget health",
     """
-for _, id in ipairs(a) do
-  if not is_agent(id) then
-    redis.call('HDEL', health, id)
-    redis.call('DEL', trial(id))
-  end
+for at = 2, #a do
+  local id = a[at]
+  if not is_agent(id) then redis.call('HDEL', health, id) end
+  if not is_agent(id) or redis.call('GET', trial(id)) == a[1] then redis.call('DEL', trial(id)) end
 end
 return 0
 """,

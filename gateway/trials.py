@@ -79,10 +79,12 @@ class Trials:
         """The right could not be given back, or has just been got."""
         self._held.add(agent_id)
 
-    def forget(self, agent_id: str) -> None:
-        """The agent is gone."""
+    def forget(self, agent_id: str) -> bool:
+        """The agent is gone; True: this node had the right, which must be given back."""
+        held = agent_id in self._held
         self._held.discard(agent_id)
         self._denied.pop(agent_id, None)
+        return held
 
     async def _ask(self, watched: Watched, told: Callable[[bool, float], None]) -> None:
         agent_id, versions = watched.agent.agent_id, watched.versions

@@ -283,6 +283,17 @@ async def test_the_right_of_a_node_that_died_ends(own_valkey: Valkey) -> None:
         assert await ask(owner) > 0
 
 
+async def test_the_right_goes_with_the_registration(own_valkey: Valkey) -> None:
+    """The agent registers anew with another URL while a trial call is under way, and fails again."""
+    async with healthy() as agent, healthy() as new, Nodes(own_valkey.url, AT_ONCE, prefix="p.") as nodes:
+        owner, other = await out_of_service(nodes, agent)
+        assert await ask(other) > 0
+        assert own_valkey.do("EXISTS", "p.trial/peer")
+        await owner.register(new.url, **V03)
+        await eventually(lambda: all(node.known().routing is IN for node in nodes.all))
+        await eventually(lambda: not own_valkey.do("EXISTS", "p.trial/peer"))
+
+
 async def test_who_is_behind_may_not_try(own_valkey: Valkey) -> None:
     """A node that has not heard yet that the agent was taken out anew, with a longer wait, must hear it first."""
     async with healthy() as agent, Nodes(own_valkey.url, AT_ONCE, prefix="p.") as nodes:
