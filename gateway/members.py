@@ -74,11 +74,6 @@ class Members:
         """Whether the lease was renewed lately."""
         return self._now() - self._contact < 2 * RENEW_SECONDS
 
-    @property
-    def contact(self) -> float:
-        """When the store was in reach last (loop's clock)."""
-        return self._contact
-
     async def refresh(self) -> None:
         """Have `live` give what every node gives now; without contact what was known last."""
         if self.connected:
@@ -129,9 +124,7 @@ class Members:
 
     async def _renew(self) -> None:
         try:
-            answer = await self._link.run(
-                RENEW, self._id, round(LEASE_SECONDS * 1e6), _encode(self._describe())
-            )
+            answer = await self._link.run(RENEW, self._id, round(LEASE_SECONDS * 1e6), _encode(self._describe()))
         except StoreUnavailable:
             return  # the registry tells of the outage
         now, last = self._now(), self._contact
