@@ -283,14 +283,18 @@ async def test_text_of_one_artifact_goes_on_where_it_ended(gateway: Running) -> 
     async with FaultAgent() as agent:
         await gateway.register(agent)
         agent.next(
-            sse(piece("Once ", "a", False), second, piece("upon", "a", True) + piece("b", "b", False) + last)
+            sse(
+                piece("Once ", "a", False),
+                second,
+                piece("upon\n", "a", True) + piece("\na\n", "a", True) + piece("b\n", "b", False) + last,
+            )
         )
         process = await started("stream", "echo", "hello", url=gateway.api)
         assert process.stdout is not None
         assert await asyncio.wait_for(process.stdout.read(5), 15) == b"Once "
         second.set()
         done = await ended(process)
-        assert (done.code, done.out, done.err) == (0, "upon\nb\n", "completed\n")
+        assert (done.code, done.out, done.err) == (0, "upon\n\na\nb\n", "completed\n")
 
 
 # -- pure

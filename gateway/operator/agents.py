@@ -15,6 +15,7 @@ from gateway.operator.failures import USAGE, Failed
 from gateway.operator.output import Column
 
 _LARGEST_CARD: Final = 1024 * 1024
+_BEYOND_REASON: Final = 1e15
 _AGENTS: Final = (
     Column("AGENT", whole=True),
     Column("HEALTH", whole=True),
@@ -145,7 +146,7 @@ def _changed(file: str, body: bytes, agent_id: str | None, at: str | None) -> by
 
     try:
         card = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Failed(USAGE, f"{file}: not JSON: {error}") from None
     try:
         return registration(card, agent_id, at)[1]
@@ -264,8 +265,13 @@ def _moment(timestamp: object) -> str:
 
 
 def _milliseconds(value: object) -> str:
-    return f"{value:.1f}" if isinstance(value, int | float) else ""
+    return f"{value:.1f}" if _is_plain(value) else ""
 
 
 def _seconds(value: object) -> str:
-    return f"in {value:.0f} s" if isinstance(value, int | float) else ""
+    return f"in {value:.0f} s" if _is_plain(value) else ""
+
+
+def _is_plain(value: object) -> bool:
+    """Whether it is a number that says something; JSON may hold integers that no float can."""
+    return isinstance(value, int | float) and abs(value) < _BEYOND_REASON

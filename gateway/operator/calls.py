@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.operator import output
-from gateway.operator.client import Answer, Client, run
+from gateway.operator.client import Answer, Client, decoded, run
 from gateway.operator.endpoint import Endpoint
 from gateway.operator.failures import CONNECTION, ERROR, NOT_FOUND, Failed, of_rpc_error, of_status
 from gateway.operator.rpc import FAILED, Said, Speech, Told, request, said, speech_of
@@ -68,7 +68,7 @@ def stream(endpoint: Endpoint, order: Order) -> int:
 async def _speech(client: Client, order: Order) -> Speech:
     """How to speak to the agent: as its served card says, which is public (contract 5.4)."""
     answer = await client.send("GET", f"a2a/{order.agent_id}/.well-known/agent-card.json", {})
-    document = _decoded(answer.body)
+    document = answer.document()
     if answer.status == 404 and isinstance(document, dict) and "error" in document:
         raise Failed(NOT_FOUND, f"agent not found: {order.agent_id}", "vitalgate agents list shows who is there")
     if answer.status != 200 or not isinstance(document, dict):
@@ -79,18 +79,11 @@ async def _speech(client: Client, order: Order) -> Speech:
     return Speech(order.protocol)
 
 
-def _decoded(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
 # -- one answer
 
 
 def _show_answer(answer: Answer, order: Order, endpoint: Endpoint) -> int:
-    document = _decoded(answer.body)
+    document = answer.document()
     if not isinstance(document, dict) or "jsonrpc" not in document:
         raise of_status(answer.status, document, endpoint.url)
     if order.as_json:
@@ -100,7 +93,7 @@ def _show_answer(answer: Answer, order: Order, endpoint: Endpoint) -> int:
     found = said(document.get("result"))
     if not order.as_json:
         if found.text:
-            output.write(output.lines_of(found.text) + "\n")
+            output.write(output.lines_of(found.text).removesuffix("\n") + "\n")
         _tell_state(found)
     return ERROR if found.state in FAILED else 0
 
@@ -149,7 +142,7 @@ class _Shown:
     def take(self, event: Event) -> None:
         """Show an event; of an error event, its explanation is raised."""
         self.events += 1
-        document = _decoded(event.data)
+        document = decoded(event.data)
         if self._order.as_json:
             output.write_document(event.data if document is not None else json.dumps(event.data.decode()).encode())
         if not isinstance(document, dict):
@@ -199,5 +192,6 @@ class _Shown:
             return
         if not (found.more and found.artifact == self._artifact):
             self.end_line()
-        output.write(output.lines_of(found.text))
-        self._open_line, self._artifact = True, found.artifact
+        text = output.lines_of(found.text)
+        output.write(text)
+        self._open_line, self._artifact = not text.endswith("\n"), found.artifact

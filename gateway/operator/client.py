@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import httpx
 
 from gateway.operator.endpoint import Endpoint
-from gateway.operator.failures import CONNECTION, TIMEOUT, USAGE, Failed, of_status
+from gateway.operator.failures import CONNECTION, ERROR, TIMEOUT, USAGE, Failed, of_status
 
 CONNECT_SECONDS: Final = 5.0
 Params = tuple[tuple[str, str], ...]
@@ -33,12 +33,16 @@ class Answer:
     """The value of `X-Gateway-Error`."""
 
     def document(self) -> Any:
-        """Decode the JSON.
+        """Decode the JSON; see `decoded`."""
+        return decoded(self.body)
 
-        Raises:
-            ValueError: it is none.
-        """
-        return json.loads(self.body)
+
+def decoded(body: bytes) -> Any:
+    """Decode JSON of somebody else's; None if it is none, or nested more deeply than anybody reads."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 class Client:
@@ -73,10 +77,7 @@ class Client:
         """
         headers = {} if body is None else {"Content-Type": "application/json"}
         answer = await self.send(method, path, headers, params, body)
-        try:
-            document = answer.document()
-        except ValueError:
-            document = None
+        document = answer.document()
         if answer.status != 200 or document is None:
             raise of_status(answer.status, document, self.url, about)
         return answer
@@ -179,6 +180,8 @@ def _translated(url: str) -> Iterator[None]:
     except httpx.TransportError as error:
         told = f"{url}: the connection broke: {_why(error)}"
         raise Failed(CONNECTION, told, "what was asked for may have been done all the same") from None
+    except httpx.DecodingError:
+        raise Failed(ERROR, f"{url}: the answer is not packed as it says: a proxy before the gateway?") from None
 
 
 def _why(error: BaseException) -> str:

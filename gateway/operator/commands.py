@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import rich_click as click
-from click.exceptions import Exit
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 _EXITS = "Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 connection, 6 timeout."
@@ -43,8 +42,6 @@ class OperatorCommand(click.RichCommand):
             sys.exit(BROKEN_PIPE)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
-        except (Exit, click.Abort, click.ClickException):
-            raise
 
 
 def _options(*options: Decorator) -> Decorator:

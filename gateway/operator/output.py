@@ -31,6 +31,8 @@ _COLOURS: Final = {
 }
 _GAP: Final = "  "
 _NARROWEST: Final = 8
+_LINE_ENDS: Final = re.compile(r"[\r\n][\t\r\n ]*")
+_FOREIGN: Final = re.compile(r"[^\n\t\x20-\x7e]+")
 _BEYOND_ASCII: Final = re.compile(r"[^\n\r\t\x20-\x7e]")
 
 
@@ -102,8 +104,12 @@ def silence() -> None:
 
 def write_document(body: bytes) -> None:
     """Write a JSON document of the gateway on a line, member for member as it came."""
-    text = body.decode("utf-8", "replace").strip()
-    write(re.sub(r"\s*[\r\n]\s*", " ", harmless_json(text)) + "\n")
+    write(on_a_line(harmless_json(body.decode("utf-8", "replace"))) + "\n")
+
+
+def on_a_line(document: str) -> str:
+    """Put JSON on one line: the ends of lines stand between its members only."""
+    return _LINE_ENDS.sub(" ", document.strip())
 
 
 def harmless_json(text: str) -> str:
@@ -119,7 +125,7 @@ def _escaped(character: str) -> str:
 
 def lines_of(text: str) -> str:
     """Foreign text for people: its lines stay, everything else that acts on a terminal is written out."""
-    return "\n".join(printable(line).replace("\\t", "\t") for line in text.splitlines())
+    return _FOREIGN.sub(lambda found: printable(found[0]), text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 # -- tables

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from gateway.operator import output
 from gateway.operator.agents import Document, mapping, members
-from gateway.operator.client import Client, run
+from gateway.operator.client import Client, decoded, run
 from gateway.operator.endpoint import Endpoint
 from gateway.operator.failures import CONNECTION, ERROR, TIMEOUT, Failed, of_status
 from gateway.operator.output import Column
@@ -134,7 +134,7 @@ class _Feed:
                     await self._refresh()
                 else:
                     self._note(event)
-                    self._show((event.name or b"").decode(), mapping(_decoded(event.data)))
+                    self._show((event.name or b"").decode(), mapping(decoded(event.data)))
                     if self._seen == self._wanted.count > 0:
                         return
 
@@ -165,7 +165,7 @@ async def _events(client: Client, last_id: str) -> AsyncGenerator[Event | None, 
     headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
     async with client.open("GET", "events", headers) as (streams, answer, pieces):
         if not streams:
-            raise of_status(answer.status, _decoded(answer.body), client.url)
+            raise of_status(answer.status, answer.document(), client.url)
         yield None
         reader = EventReader(_LARGEST_EVENT)
         while True:
@@ -185,13 +185,6 @@ def _fed(reader: EventReader, piece: bytes, url: str) -> list[Event | Comment]:
         return reader.feed(piece)
     except EventTooLarge:
         raise Failed(ERROR, f"{url}: an event of the feed is larger than {_LARGEST_EVENT >> 20} MiB") from None
-
-
-def _decoded(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None
 
 
 class Lines:
