@@ -95,6 +95,22 @@ async def test_drain_gives_up_after_its_time_and_closers_run_whatever_fails(
     assert "1 calls are cut off" in caplog.text
 
 
+async def test_who_leaves_a_cluster_is_told_before_the_drain() -> None:
+    """SIGTERM gives this node's share of the checks back at once, while calls go on."""
+    lifecycle = Lifecycle(shutdown_delay_seconds=0, drain_seconds=5)
+    told: list[tuple[Phase, int]] = []
+    lifecycle.on_leave(lambda: told.append((lifecycle.phase, lifecycle.in_flight)))
+    lifecycle.started()
+    lifecycle.begin()
+    drain = asyncio.create_task(lifecycle.drain())
+    await asyncio.sleep(0)
+    assert told == [(Phase.LEAVING, 1)]
+    await asyncio.sleep(0.01)
+    lifecycle.end()
+    await drain
+    assert len(told) == 1
+
+
 async def test_stop_before_the_start_is_not_lost() -> None:
     lifecycle = Lifecycle()
     lifecycle.stop()
