@@ -25,7 +25,7 @@ class Kind(Enum):
     SETTINGS = b"S"
     """From the worker: it has read the settings again, and these hold now."""
     SPREAD = b"A"
-    """From the worker: the others shall read them again, too."""
+    """From the worker: the others shall read them again, too. From the parent: read them again."""
 
 
 class Handover(msgspec.Struct, frozen=True):

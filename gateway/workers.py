@@ -348,8 +348,8 @@ class _Worker:
     def hang_up(self) -> None:
         """Have it read the settings again, as soon as it serves."""
         self._hung_up = not self.ready
-        if self.ready:
-            self.send_signal(signal.SIGHUP)
+        if self.ready and self._writer is not None:
+            self._writer.write(frame(Kind.SPREAD))  # no signal: under nohup that is ignored
 
     async def page(self) -> str | None:
         """Ask for the metrics; None if they do not come in time. A hung worker is asked once."""

@@ -263,6 +263,18 @@ async def test_settings_are_read_again_by_all(tmp_path: Path, shared_valkey: Val
     assert gateway.events("call") == []
 
 
+async def test_a_reload_reaches_all_where_the_hangup_signal_is_ignored(
+    tmp_path: Path, shared_valkey: Valkey, prefix: str
+) -> None:
+    """Contract 8: under nohup, POST /admin/reload is the only way, and one worker alone would have new settings."""
+    program = ["nohup", str(COMMAND)]
+    async with Gateway(tmp_path, shared_valkey, prefix, program=program) as gateway:
+        gateway.file.write_text(gateway.file.read_text() + "log: {calls: false}\n")
+        assert (await gateway.http.post("/admin/reload")).json()["changed"] == ["log.calls"]
+        lines = await gateway.logged("settings read again", 2)
+        assert {line["worker"] for line in lines} == {0, 1}
+
+
 async def test_where_ports_cannot_be_shared_the_listening_socket_is(
     tmp_path: Path, shared_valkey: Valkey, prefix: str
 ) -> None:
