@@ -266,7 +266,7 @@ async def test_settings_are_read_again_by_all(tmp_path: Path, shared_valkey: Val
 async def test_a_reload_reaches_all_where_the_hangup_signal_is_ignored(
     tmp_path: Path, shared_valkey: Valkey, prefix: str
 ) -> None:
-    """Contract 8: under nohup, POST /admin/reload is the only way, and one worker alone would have new settings."""
+    """Contract 8: under nohup, POST /admin/reload must not reach one worker alone."""
     program = ["nohup", str(COMMAND)]
     async with Gateway(tmp_path, shared_valkey, prefix, program=program) as gateway:
         gateway.file.write_text(gateway.file.read_text() + "log: {calls: false}\n")
