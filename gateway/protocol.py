@@ -29,7 +29,7 @@ from gateway.limits import Connections
 from gateway.messages import Plain
 from gateway.request_heads import RequestRefused, check_head, plain_answer, target_parts
 from gateway.upstream.content_length import read_length
-from gateway.upstream.known_head import CHANCES, KnownHead, learn
+from gateway.upstream.known_head import KnownHeads
 
 _BLANK = frozenset((b" ", b"\t"))
 KEEP_ALIVE_SECONDS = 75.0
@@ -71,7 +71,6 @@ class Caller(Answering):
 
     __slots__ = (
         "arrived",
-        "chances",
         "deaf",
         "direct",
         "door",
@@ -107,8 +106,7 @@ class Caller(Answering):
         self.lifecycle = lifecycle
         self.stage = _NONE
         self.deaf = False  # nothing more is heard from this caller, only its leaving
-        self.known: KnownHead[Plain] | None = None
-        self.chances = CHANCES  # how many more heads may be looked at before one comes again
+        self.known: KnownHeads[Plain] = KnownHeads()
         self.arrived = b""  # what is being parsed, if it began with a request
         self.unparsed = 0  # bytes since the parser last delivered a head or a piece of a body
         self.since = 0.0  # when the present wait began
@@ -169,15 +167,13 @@ class Caller(Answering):
 
     def _is_again(self, data: bytes) -> bool:
         """Take a plain call whose head has come before: nothing needs to be parsed."""
-        known, door = self.known, self.door
-        body = None if known is None else known.body(data)
-        if known is None or body is None or door is None:
+        known, door = self.known.read(data), self.door
+        if known is None or door is None:
             return False
-        plain = known.told
+        plain, body = known
         identity = door.admits(self, plain, len(body))
         if identity is None:
             return False
-        self.chances = CHANCES
         self.stage = _WHOLE
         self.cycle = self.direct = Direct(self.lifecycle.ready, identity, None)  # type: ignore[assignment]
         door.call(self, plain, identity, body)
@@ -259,9 +255,8 @@ class Caller(Answering):
             raise AssertionError("a plain call has a head, and came through the door")
         body = b"".join(direct.pieces)
         direct.pieces.clear()
-        if self.arrived and self.chances and direct.keep_alive:
-            self.chances -= 1
-            self.known = learn(self.arrived, len(body), plain)
+        if self.arrived and direct.keep_alive:
+            self.known.learn(self.arrived, len(body), plain)
         self.door.call(self, plain, direct.identity, body)
 
     def _plain_call(self, version: str, fields: dict[bytes, bytes]) -> Direct | None:
@@ -282,7 +277,7 @@ class Caller(Answering):
         return None
 
     def _begin(self, status: int, head: bytes, stream: Stream) -> None:
-        self.known = None  # there may be thousands of streams, and few connections have a request after one
+        self.known.forget()  # there may be thousands of streams, and few connections have a request after one
         super()._begin(status, head, stream)
 
     # The end of a response, of a wait, of a connection

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.upstream.known_head import CHANCES, KnownHead, learn
+from gateway.upstream.known_head import CHANCES, HEADS, KnownHead, KnownHeads, learn
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.connection import Connection, Received
@@ -236,14 +236,53 @@ async def test_what_follows_a_known_answer_costs_the_connection(gateway: Running
     assert len(agent.connections) == 2
 
 
+async def test_a_client_of_several_agents(gateway: Running, agent: FaultAgent) -> None:
+    """Their heads take turns on one connection: each is answered by its own agent."""
+    names = [f"agent-{number:02d}" for number in range(HEADS + 4)]
+    for name in names:
+        await gateway.register(agent.at(f"/{name}"), name)
+    reader, writer = await open_raw(gateway.port)
+    for some in (names[:5], names):
+        for _ in range(3):
+            for name in some:
+                writer.write(message(BODY % (1, b"x")).replace(b"/a2a/echo", b"/a2a/" + name.encode()))
+                assert (await answer(reader))[0].startswith(b"HTTP/1.1 200 ")
+                assert agent.requests[-1].target == f"/{name}"
+    writer.close()
+
+
+def test_as_many_heads_are_known_as_are_said_in_turns() -> None:
+    heads: KnownHeads[int] = KnownHeads()
+    said = [message(b"hello").replace(b"echo", b"%04d" % number) for number in range(HEADS)]
+    for number, data in enumerate(said):
+        assert heads.read(data) is None
+        heads.learn(data, 5, number)
+    for _ in range(2):
+        assert [heads.read(data) for data in said] == [(number, b"hello") for number in range(HEADS)]
+    heads.forget()
+    assert heads.read(said[0]) is None
+
+
+def test_heads_that_are_all_different_are_given_up() -> None:
+    heads: KnownHeads[int] = KnownHeads()
+    said = [message(b"hello", b"X: %d\r\n" % number) for number in range(CHANCES + 1)]
+    for number, data in enumerate(said):
+        assert heads.read(data) is None
+        heads.learn(data, 5, number)
+    assert heads.read(said[-1]) is None  # not learned any more
+    assert heads.read(said[-2]) == (CHANCES - 1, b"hello")
+    heads.learn(said[-1], 5, CHANCES)  # one has come again: from now on they are looked at
+    assert heads.read(said[-1]) == (CHANCES, b"hello")
+
+
 async def test_heads_that_never_come_again_are_not_looked_at_forever(gateway: Running, agent: FaultAgent) -> None:
     """A date or a trace id in every head: after some chances the work is not done any more, and all goes on."""
     reader, writer = await open_raw(gateway.port)
-    for number in range(3 * CHANCES):
+    for number in range(2 * CHANCES):
         writer.write(
             message(BODY % (number, b""), b"traceparent: 00-%032x-%016x-01\r\n" % (number + 1, number + 1))
         )
         assert (await answer(reader))[0].startswith(b"HTTP/1.1 200 ")
     writer.close()
     traces = [dict(request.headers)["traceparent"] for request in agent.requests]
-    assert len(set(traces)) == 3 * CHANCES
+    assert len(set(traces)) == 2 * CHANCES

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from gateway.upstream.codings import STEP, Decoder, UndecodableError
 from gateway.upstream.exchange import AnswerHead, Exchange
 from gateway.upstream.failures import PROTOCOL, TOO_LARGE, UNDECODABLE, UPGRADED, Failure, lost_failure
-from gateway.upstream.known_head import CHANCES, KnownHead, learn
+from gateway.upstream.known_head import KnownHeads
 from gateway.upstream.reader import ResponseReader
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body",
-        "_chances",
         "_decoder",
         "_exchange",
         "_fresh",
@@ -55,8 +54,7 @@ class Connection(asyncio.Protocol):
         self._body = bytearray()
         self._pumping = False
         self._fresh = False  # no byte of the answer has come
-        self._known: KnownHead[AnswerHead] | None = None
-        self._chances = CHANCES
+        self._known: KnownHeads[AnswerHead] = KnownHeads()
         self.idle_since = 0.0
         self.used = False
         self.spoke_first = False
@@ -165,7 +163,7 @@ class Connection(asyncio.Protocol):
                 if len(body) > exchange.cap:
                     self.fail(TOO_LARGE)
                     return
-                if fresh and self._chances:
+                if fresh:
                     self._learn(exchange, data, len(body))
                 exchange.body = body
                 self._release()
@@ -181,12 +179,11 @@ class Connection(asyncio.Protocol):
 
     def _is_again(self, exchange: Exchange, data: bytes) -> bool:
         """Take a whole answer whose head is that of one before: nothing needs to be parsed."""
-        known = self._known
-        body = None if known is None else known.body(data)
-        if known is None or body is None or len(body) > exchange.cap or exchange.head.startswith(b"HEAD "):
+        known = self._known.read(data)
+        if known is None or len(known[1]) > exchange.cap or exchange.head.startswith(b"HEAD "):
             return False
-        self._chances = CHANCES
-        head = exchange.known = known.told
+        head, body = known
+        exchange.known = head
         exchange.status, exchange.headers = head.status, head.headers
         if exchange.on_head is not None:
             exchange.on_head(exchange)
@@ -204,9 +201,8 @@ class Connection(asyncio.Protocol):
     def _learn(self, exchange: Exchange, data: bytes, size: int) -> None:
         """Know the head of an answer that came in one piece, if it may come again."""
         reader = self._reader
-        self._chances -= 1
         if reader.keep_alive and not reader.excess and not reader.chunked:
-            self._known = learn(data, size, AnswerHead(exchange.status, exchange.headers))
+            self._known.learn(data, size, AnswerHead(exchange.status, exchange.headers))
 
     # The end of a connection
 

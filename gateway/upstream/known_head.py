@@ -17,8 +17,10 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*(?=\r\n)",
 #: Longer heads are not kept, nor lengths that no single read can bring.
 _MOST: Final = 4096
 _MOST_DIGITS: Final = 8
-#: After so many heads in a row that were not those before them, a connection's are not looked at any more.
-CHANCES: Final = 4
+#: So many heads are known of a connection: clients have several agents behind one gateway.
+HEADS: Final = 16
+#: After so many heads in a row that were none of those, a connection's are not looked at any more.
+CHANCES: Final = HEADS + 4
 
 
 class KnownHead(Generic[Told]):
@@ -66,3 +68,42 @@ def learn(data: bytes, size: int, told: Told) -> KnownHead[Told] | None:
         return None
     begin, end = lengths[0].span(1)
     return KnownHead(head[:begin], head[end:], told)
+
+
+class KnownHeads(Generic[Told]):
+    """The heads that one side of a connection says, by their first line."""
+
+    __slots__ = ("_chances", "_heads", "_latest")
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, KnownHead[Told]] = {}
+        self._latest: KnownHead[Told] | None = None
+        self._chances = CHANCES
+
+    def read(self, data: bytes) -> tuple[Told, bytes] | None:
+        """Give what the head says, and the body, if these bytes are a known head and one whole body."""
+        head = self._latest
+        body = None if head is None else head.body(data)
+        if body is None:
+            head = self._heads.get(data[: data.find(b"\r")])
+            body = None if head is None else head.body(data)
+        if head is None or body is None:
+            return None
+        self._latest = head
+        self._chances = CHANCES
+        return head.told, body
+
+    def learn(self, data: bytes, size: int, told: Told) -> None:
+        """Know the head of a message, as `learn` says; the latest one with its first line counts."""
+        if not self._chances:
+            return
+        self._chances -= 1
+        head = learn(data, size, told)
+        if head is not None:
+            if len(self._heads) >= HEADS:
+                self._heads = {}
+            self._heads[data[: data.find(b"\r")]] = self._latest = head
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self._heads, self._latest = {}, None
