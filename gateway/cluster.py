@@ -111,7 +111,8 @@ class Cluster:
     def ran(self, watched: Watched, before: Routing) -> None:
         """A check has ended here."""
         self._stamp(watched, before)
-        watched.versions.ran = watched.versions.stamp
+        ran = watched.versions.ran = watched.versions.stamp
+        watched.history[-1] = msgspec.structs.replace(watched.history[-1], ran=ran)
         self._queue(watched, 0.0 if watched.routing is not before else _GATHER_SECONDS)
 
     def moved(self, watched: Watched, before: Routing) -> None:
@@ -256,6 +257,8 @@ class Cluster:
             verdicts.take_run(watched, told.run, self._times)
         elif verdicts.is_of_another_card(told, watched):
             self._keep(told)
+        elif told.run is not None and told.run.ran < watched.versions.ran:
+            verdicts.note_run(watched, told.run.record)
         if verdicts.is_news(told, watched) or (over and watched.versions.stamp < self._alone[1] * 1e6):
             verdicts.take_state(watched, told, self._times)
         if not self._joining:  # else that was before this node's time

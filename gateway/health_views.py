@@ -13,7 +13,7 @@ from gateway.watched import Watched
 from healthcheck.document import SPEC_VERSION, document
 from healthcheck.explain import explain
 from healthcheck.model import Status
-from healthcheck.state import Routing, seconds_to_trial
+from healthcheck.state import Routing, State, may_try, seconds_to_trial
 
 Document = dict[str, Any]
 
@@ -29,25 +29,33 @@ def full(watched: Watched, now: float) -> Document:
     """Give the result document and what routing makes of it; `now` in seconds of the loop's clock."""
     shown = _unchecked(watched) if watched.result is None else document([watched.result])
     state = watched.admission.state
-    out = state.routing is Routing.OUT_OF_SERVICE
     return {
         **shown,
         "routing": state.routing.value,
         "checked_at": watched.checked_at,
         "consecutive": watched.consecutive,
         "last_transition": _transition(watched),
-        "next_trial_seconds": round(max(0.0, seconds_to_trial(state, now)), 3) if out else None,
+        "next_trial_seconds": _next_trial(state, now),
         "passive": _passive(watched, now),
         "drift": list(watched.drift),
         "advice": _advice(watched),
     }
 
 
+def _next_trial(state: State, now: float) -> float | None:
+    """Give the seconds until a call is let through to try; 0: the next one is."""
+    if state.routing is not Routing.OUT_OF_SERVICE:
+        return None
+    return 0.0 if may_try(state, now) else round(seconds_to_trial(state, now), 3)
+
+
 def history(watched: Watched) -> Document:
     """Give the last results, the newest first."""
     return {
         "agent_id": watched.agent.agent_id,
-        "results": [msgspec.to_builtins(record) for record in reversed(watched.history)],
+        "results": [
+            msgspec.to_builtins(msgspec.structs.replace(record, ran=0)) for record in reversed(watched.history)
+        ],
     }
 
 

@@ -180,8 +180,20 @@ def take_run(watched: Watched, run: Run, times: Times) -> None:
     watched.evidence, watched.consecutive = run.evidence, run.consecutive
     watched.checked, watched.checked_at, watched.checked_here = times.here(run.ended), run.record.at, False
     watched.down_since = times.here(run.down_since)
-    watched.history.append(run.record)
+    note_run(watched, run.record)
     watched.versions.ran = run.ran
+
+
+def note_run(watched: Watched, record: Record) -> None:
+    """Put a run into the history at its place: it may have ended at another node before others known here."""
+    history = watched.history
+    if any(one.ran == record.ran for one in history):
+        return
+    history.append(record)
+    if len(history) > 1 and history[-2].ran > record.ran:
+        records = sorted(history, key=lambda one: one.ran)
+        history.clear()
+        history.extend(records)
 
 
 def take_state(watched: Watched, told: Report, times: Times) -> None:

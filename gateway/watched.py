@@ -44,7 +44,7 @@ _LOOKED_AT: Final = (
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One entry of the history; times in milliseconds."""
+    """One entry of the history; times in milliseconds. `ran` gives the order where several nodes check."""
 
     at: str
     status: str
@@ -54,6 +54,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     duration_ms: float
     code: str | None = None
     reason: str | None = None
+    ran: int = 0
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):

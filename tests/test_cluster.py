@@ -125,6 +125,17 @@ async def test_a_check_that_is_asked_for_runs_where_it_is_asked(shared_valkey: V
         assert owner.monitor.share == 1
 
 
+async def test_checks_that_end_at_once_are_in_all_histories(shared_valkey: Valkey) -> None:
+    """Asked for at both nodes in the same moment: each is told of both runs, in one order."""
+    async with healthy() as agent, Nodes(shared_valkey.url) as nodes:
+        owner, other = await two(nodes, agent)
+        for _ in range(5):
+            await asyncio.gather(owner.monitor.check("peer"), other.monitor.check("peer"))
+        await on_all(nodes, lambda one: len(one.history) == 11)
+        assert list(owner.known().history) == list(other.known().history)
+        assert owner.known().checked_at == other.known().checked_at
+
+
 async def test_taken_out_by_checks_everywhere(shared_valkey: Valkey) -> None:
     async with healthy() as agent, Nodes(shared_valkey.url) as nodes:
         owner, other = await two(nodes, agent)
