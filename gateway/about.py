@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.events import Events
+from gateway.events import MOST_READERS, Events
 from gateway.identity import Identity
 from gateway.lifecycle import Lifecycle
 from gateway.logs import CallLine
@@ -103,7 +103,7 @@ class About:
             yield "checks running", "health.concurrency", parts.monitor.running, settings.health.concurrency, ""
             yield "checks overdue", "", round(parts.monitor.overdue(), 1), None, "s"
         yield "connections to agents", "", upstream.open, None, ""
-        yield "readers of events", "", parts.events.readers, None, ""
+        yield "readers of events", "", parts.events.readers, MOST_READERS, ""
         yield "open files", "ulimit -n", _open_files(), files if files != resource.RLIM_INFINITY else None, ""
         yield "memory", "", _memory(), None, "MiB"
         yield "event loop lag", "", round(parts.metrics.lag * 1000, 1), None, "ms"

@@ -181,6 +181,7 @@ def _reload(settings: Settings, reread: Callable[[], Settings] | None, health: H
     reload = Reload(settings, reread or (lambda: settings))
     reload.follow(lambda new: logs.change(level=new.log.level, form=new.log.format, calls=new.log.calls), "log.")
     reload.follow(health.change, "health.", "upstream.credentials")
+    reload.follow(lambda _: health.events.interrupt(), "auth.")  # whoever reads on must be allowed to by now
     return reload
 
 

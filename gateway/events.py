@@ -11,13 +11,16 @@ import asyncio
 import re
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 KEPT: Final = 1000
+MOST_READERS: Final = 500
+"""At once: each costs some time with every event, and takes one of the process's open files."""
 RESYNC: Final = "resync"
 
 _ID: Final = re.compile(r"([0-9a-f]{8})-([0-9]{1,18})")
@@ -44,6 +47,7 @@ class Events:
         self._count = 0
         self._news = asyncio.Event()
         self._closed = False
+        self._interruptions = 0
         self.readers = 0
 
     def publish(self, name: str, data: Mapping[str, Any]) -> None:
@@ -61,22 +65,33 @@ class Events:
         self._closed = True
         self._wake()
 
+    def interrupt(self) -> None:
+        """End every reader; each may come back, and is judged again."""
+        self._interruptions += 1
+        self._wake()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Count a reader for as long as its connection lasts; see `MOST_READERS`."""
+        self.readers += 1
+        try:
+            yield
+        finally:
+            self.readers -= 1
+
     async def read(self, last_id: str | None = None) -> AsyncIterator[Event]:
         """Give events for ever: those after `last_id`, or from now on."""
         place = self._count if last_id is None else self._place(last_id)
-        self.readers += 1
-        try:
-            while not self._closed:
-                if place is None or place < self._count - len(self._buffer):
-                    place = self._count
-                    yield Event(self._id(place), RESYNC, "{}")
-                elif place < self._count:
-                    place += 1
-                    yield self._buffer[place - self._count - 1]
-                else:
-                    await self._news.wait()
-        finally:
-            self.readers -= 1
+        began = self._interruptions
+        while not self._closed and began == self._interruptions:
+            if place is None or place < self._count - len(self._buffer):
+                place = self._count
+                yield Event(self._id(place), RESYNC, "{}")
+            elif place < self._count:
+                place += 1
+                yield self._buffer[place - self._count - 1]
+            else:
+                await self._news.wait()
 
     def _place(self, last_id: str) -> int | None:
         """How many events a reader has seen, or None if its id says nothing here."""

@@ -41,8 +41,9 @@ _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 #: Where the agent in question tells what may be done: judged when it is known.
 _OWNING: Final = re.compile(rb"/agents/[^/]+/?").fullmatch
 _ADMINISTERING: Final = b"/admin/"
-#: Somebody else's request may come from this machine, too, if a proxy runs on it.
-_PASSED_ON: Final = frozenset((b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"))
+#: Somebody else's request may come from this machine, too: if a proxy runs on it, or a browser.
+_PASSED_ON: Final = frozenset((b"forwarded", b"via", b"x-real-ip", b"origin"))
+_PROXYS: Final = b"x-forwarded-"
 _FOREIGN_SITES: Final = frozenset((b"cross-site", b"same-site"))
 
 
@@ -191,7 +192,7 @@ def is_public(method: str, path: bytes) -> bool:
 
 
 def _is_local(headers: Headers, client: str) -> bool:
-    return is_loopback(client) and not any(name in _PASSED_ON for name, _ in headers)
+    return is_loopback(client) and not any(name in _PASSED_ON or name.startswith(_PROXYS) for name, _ in headers)
 
 
 def check_grants(identity: Identity, agent: bytes, inbound: Inbound, authenticated: bool) -> None:

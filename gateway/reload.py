@@ -131,11 +131,11 @@ class Reload:
     def _take(self, settings: Settings, outcome: Outcome, changes: list[Change]) -> Outcome:
         self.settings = settings
         renewed = {name for change in changes for name in change()}
+        outcome = Outcome(_sorted({*outcome.changed, *renewed}), outcome.unchanged_until_restart)
         for prefixes, follower in self._follow:
             if any(name.startswith(prefixes) for name in outcome.changed):
                 follower(settings)
         self.told(settings)
-        outcome = Outcome(_sorted({*outcome.changed, *renewed}), outcome.unchanged_until_restart)
         fields = {name: list(getattr(outcome, name)) for name in ("changed", "unchanged_until_restart")}
         level = logging.WARNING if outcome.unchanged_until_restart else logging.INFO
         logger.log(level, "settings read again", extra={"fields": fields})

@@ -174,6 +174,33 @@ async def test_policy_and_issuer(tmp_path: Path) -> None:
         assert (await gateway.http.get("/agents", headers=ops)).status_code == 401
 
 
+async def test_an_open_feed_ends_when_its_token_is_good_no_more(tmp_path: Path) -> None:
+    """Contract 6.1: a principal that may read no more, or whose key is gone, is told of no further change."""
+    old, new = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    pem = tmp_path / "key.pem"
+    pem.write_bytes(issuer.public_pem(old))
+    reading = [{"principals": ["*"], "read": True}]
+    auth = {"enable": True, "public_key_file": str(pem), "policy": reading}
+    token = issuer.bearer(issuer.token(old, "ES256"))
+    async with GatewayProcess(tmp_path, {"auth": auth}) as gateway:
+        async with gateway.http.stream("GET", "/events", headers=token, timeout=20) as feed:
+            assert feed.status_code == 200
+            rewrite(gateway, log={"level": "debug"})
+            await hang_up(gateway)  # which has nothing to do with it
+            rewrite(gateway, auth={"policy": [{"principals": ["nobody"], "read": True}]})
+            await hang_up(gateway)
+            await feed.aread()  # it has an end
+        assert (await gateway.http.get("/events", headers=token)).status_code == 403
+        rewrite(gateway, auth={"policy": reading})
+        await hang_up(gateway)
+        async with gateway.http.stream("GET", "/events", headers=token, timeout=20) as feed:
+            assert feed.status_code == 200
+            pem.write_bytes(issuer.public_pem(new))
+            await hang_up(gateway)
+            await feed.aread()
+        assert (await gateway.http.get("/events", headers=token)).status_code == 401
+
+
 async def test_a_new_key_in_the_same_file(tmp_path: Path) -> None:
     """Contract 8: files can change in a running process; one without a usable key changes nothing."""
     old, new = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -250,11 +277,20 @@ async def test_without_authentication_only_this_machine_may(tmp_path: Path) -> N
     async with running() as gateway:
         post = gateway.client.post
         assert (await post("/admin/reload")).json() == {"changed": [], "unchanged_until_restart": []}
-        for header in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"):
+        for header in ("X-Forwarded-For", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"):
             assert (await post("/admin/reload", headers={header: "127.0.0.1"})).status_code == 403, header
         assert (await post("/admin/reload", headers={"origin": "https://app.example"})).status_code == 403
         assert (await gateway.client.get("/admin/reload")).status_code == 405
         assert (await post("/admin/other")).status_code == 404
+
+
+async def test_a_web_page_may_not() -> None:
+    """A page in a browser on this machine is not from this machine, however far its origin is trusted."""
+    async with running(a2a={"trusted_origins": ["*"]}) as gateway:
+        for origin in ("https://app.example", "null", gateway.api):
+            answer = await gateway.client.post("/admin/reload", headers={"origin": origin})
+            assert answer.status_code == 403, origin
+        assert (await gateway.client.post("/admin/reload")).status_code == 200
 
 
 async def test_an_address_elsewhere_may_not() -> None:

@@ -7,15 +7,17 @@ from typing import Any, Final, cast
 
 from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from gateway.events import Events
+from gateway.events import MOST_READERS, Events
+from gateway.routes import problem
 
 #: A comment follows this many seconds of silence, so that proxies keep the connection.
 KEEPALIVE_SECONDS: Final = 15
 #: A reader that takes nothing for this long is cut off.
 _STALLED_SECONDS: Final = 30
+_LATER: Final = {"Retry-After": "15"}
 
 
 def event_routes(events: Events) -> list[HTTPRouteHandler]:
@@ -28,6 +30,8 @@ def event_routes(events: Events) -> list[HTTPRouteHandler]:
         media_type="text/event-stream",
     )
     def feed(request: Request[Any, Any, Any]) -> ASGIApp:
+        if events.readers >= MOST_READERS:
+            return problem(503, "too many readers of events", headers=_LATER).to_asgi_response(None, request)
         last_id = request.headers.get("last-event-id")
         headers = {"Cache-Control": "no-cache, no-transform"}
         response = EventSourceResponse(
@@ -38,7 +42,12 @@ def event_routes(events: Events) -> list[HTTPRouteHandler]:
             ping_message_factory=_keepalive,
             send_timeout=_STALLED_SECONDS,
         )
-        return cast(ASGIApp, response)
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            with events.reading():
+                await cast(ASGIApp, response)(scope, receive, send)
+
+        return counted
 
     return [feed]
 
