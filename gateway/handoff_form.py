@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from gateway.handoff_examples import FIXTURES, PEER_DELAY_MS
@@ -12,6 +13,7 @@ from healthcheck.card import V10, VERSIONS
 from healthcheck.rpc import MAX_TEXT
 from healthcheck.url import Origin, UrlError, parse_url
 from registry import strict_json
+from registry.card import MAX_VIOLATIONS
 from registry.errors import Invalid, TooLarge, Violation
 
 #: Bytes: the request as a whole, and the card in it, which is as large as one that is registered.
@@ -87,7 +89,7 @@ def _members(
     document: Mapping[str, Any], fields: Mapping[str, _Field], within: str, violations: list[Violation]
 ) -> dict[str, Any]:
     """Read the members that a table names; by the names of `Form`."""
-    for name in document.keys() - fields.keys():
+    for name in islice((name for name in document if name not in fields), MAX_VIOLATIONS):
         violations.append(Violation(within + strict_json.printable(name), "is not known"))
     given: dict[str, Any] = {}
     for name, (target, default, read) in fields.items():

@@ -281,6 +281,8 @@ class Membership:
                 reason = str(error)
             except TimeoutError:
                 reason = f"no answer within {self._leave_seconds:g} s"
+            except Exception as error:  # the author's client; what the block itself raised must not be lost for it
+                reason = in_a_line(error)
         self._tell(State.LINGERING, reason)
 
     def _failed(self, state: State, reason: str, longest: float) -> float:

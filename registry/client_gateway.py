@@ -144,7 +144,7 @@ def new_client() -> httpx.AsyncClient:
 
 def in_a_line(error: Exception) -> str:
     """Describe an exception; those about our own request may repeat its headers, and are only named."""
-    told = "" if isinstance(error, httpx.LocalProtocolError) else " ".join(str(error).split())[:500]
+    told = "" if isinstance(error, httpx.LocalProtocolError) else _one_line(str(error), 500)
     return f"{type(error).__name__}: {told}" if told else type(error).__name__
 
 
@@ -183,4 +183,10 @@ def _reason(status: int, body: bytes) -> str:
         said = f"{document['error']} ({details})" if details else str(document["error"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"HTTP {status}"
-    return f"HTTP {status}: " + " ".join(said.split())[:2000]
+    return f"HTTP {status}: {_one_line(said, 2000)}"
+
+
+def _one_line(text: str, most: int) -> str:
+    """What somebody else says, in a form that any log and any terminal can hold."""
+    line = " ".join(text.split())[:most]
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)

@@ -225,6 +225,7 @@ async def test_a_huge_retry_after_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
         (404, {"error": "not found"}, "HTTP 404: not found: is this the base URL of a gateway?"),
         (307, "", "HTTP 307: the gateway's URL leads elsewhere"),
         (403, {"error": "the agent\nbelongs to another"}, "HTTP 403: the agent belongs to another"),
+        (422, {"error": "\x1b[2Jr\u00f6t\u202e\ud800"}, "HTTP 422: \\x1b[2Jr\u00f6t\\u202e\\ud800"),
         (418, [], "HTTP 418"),
     ],
 )
@@ -236,6 +237,22 @@ async def test_what_somebody_must_act_on_is_refused(status: int, document: Any, 
             await asyncio.wait_for(membership.registered(), 5)
     assert str(caught.value) == reason
     assert registrar.heard.qsize() == 1  # what was refused is not deregistered
+
+
+async def test_a_client_that_its_owner_has_closed_costs_a_word_and_not_what_the_block_raised() -> None:
+    told = Told()
+    client = httpx.AsyncClient(trust_env=False)
+    await client.aclose()
+
+    async def agent() -> None:
+        async with Membership("http://127.0.0.1:9", CARD, told=told, client=client):
+            await told.hears(State.UNAVAILABLE)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await agent()
+    assert told.states == [State.UNAVAILABLE, State.LINGERING]
+    assert "closed" in told.changes[-1].reason
 
 
 async def test_an_endless_answer_is_cut_off() -> None:

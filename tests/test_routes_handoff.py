@@ -21,6 +21,7 @@ from gateway.handoff_examples import ACCEPTED, CARDS, DEFAULTS, FIXTURES, ORIGIN
 from healthcheck.card import V03, V10
 from healthcheck.cli import handoff
 from healthcheck.handoff import GATES
+from registry.card import MAX_VIOLATIONS
 from tests.fakes import reply
 from tests.fakes.agent import Behaviour, Connection, Received
 from tests.fakes.certs import Authority
@@ -253,6 +254,15 @@ async def test_every_mistake_is_named(gateway: Running, changes: Document, field
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"] == "invalid handoff"
     assert [one["field"] for one in answer.json()["details"]] == fields
+
+
+async def test_of_many_mistakes_the_first_are_named(gateway: Running) -> None:
+    """Ninety thousand unknown members took the event loop's time for an answer of four megabytes."""
+    many = {f"k{number}": 1 for number in range(90_000)}
+    answer = await gateway.client.post("/handoff/trace", json={**many, **DEFAULTS})
+    assert answer.status_code == 400
+    fields = [one["field"] for one in answer.json()["details"]]
+    assert fields == [f"k{number}" for number in range(MAX_VIOLATIONS)]
 
 
 async def test_what_is_missing_is_named_too(gateway: Running) -> None:
