@@ -240,8 +240,8 @@ def _minted(
             return tokens.sign_with_key(said, file.read(1024 * 1024), kid)
     secret = os.environ.get(auth.secret_env or "", "")
     if not secret:
-        named = auth.secret_env or "auth.secret_env, which names none"
-        raise click.UsageError(f"nothing to sign with: set {named}, or give --key")
+        missing = f"set {auth.secret_env}" if auth.secret_env else "give a --config that names auth.secret_env"
+        raise click.UsageError(f"nothing to sign with: {missing}, or give --key")
     fitting = [name for name in auth.algorithms if name.startswith("HS")]
     return tokens.sign_with_secret(said, secret, fitting[0] if fitting else "HS256")
 

@@ -156,14 +156,18 @@ _SENTENCES: Mapping[State, str] = {
 
 def welcome(demo: Demo, url: str) -> str:
     """What to print when the agent is registered: where it is, and a command that calls it."""
-    return f"The demo agent {url} is registered as {demo.agent_id}. Call it through the gateway:\n\n{curl(demo)}\n"
+    token = "TOKEN: of somebody who may call it, see `vitalgate token --help`\n" if demo.token else ""
+    return (
+        f"The demo agent {url} is registered as {demo.agent_id}. Call it through the gateway:\n\n{curl(demo)}\n\n"
+        f"{token}Console: {demo.gateway}/\n"
+    )
 
 
 def curl(demo: Demo) -> str:
     """A command line that sends the agent a message through the gateway; to be pasted into a shell."""
     message = {"kind": "message", "role": "user", "messageId": "1", "parts": [{"kind": "text", "text": "hello"}]}
     request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
-    shown = '-H "Authorization: Bearer $(vitalgate token me)" ' if demo.token else ""
+    shown = '-H "Authorization: Bearer $TOKEN" ' if demo.token else ""
     return (
         f"curl -s {demo.gateway}/a2a/{demo.agent_id} {shown}-H 'Content-Type: application/json' "
         f"-d '{json.dumps(request, separators=(',', ':'))}'"

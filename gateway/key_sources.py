@@ -164,7 +164,7 @@ def _policy(auth: AuthSettings) -> Policy | None:
 def _warn(auth: AuthSettings, environ: Mapping[str, str], logs: Logs) -> None:
     """Say what is allowed and still unwise."""
     warn = partial(logs.event, level="warning")
-    if auth.secret_env is not None and len(environ.get(auth.secret_env, "").encode()) < GOOD_SECRET:
+    if auth.secret_env is not None and 0 < len(environ.get(auth.secret_env, "").encode()) < GOOD_SECRET:
         warn(f"the secret in {auth.secret_env} is shorter than {GOOD_SECRET} bytes: it can be found by trying")
     if not auth.audience and auth.secret_env is None:
         warn("auth.audience is not set: tokens issued for other services are accepted")

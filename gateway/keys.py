@@ -75,7 +75,7 @@ def secret_key(secret: str, wanted: Collection[str] = ()) -> Key:
         UnusableKeyError: it is empty, or is no secret at all but a key in PEM form.
     """
     if not secret:
-        raise UnusableKeyError("the secret is empty")
+        raise UnusableKeyError("not set, or empty; the secret belongs there")
     data = secret.encode("utf-8", "surrogateescape")
     if b"-----BEGIN " in data:
         raise UnusableKeyError("the secret is a key in PEM form; use auth.public_key_file")

@@ -147,7 +147,7 @@ def test_what_stops_a_start_with_authentication(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_bytes(issuer.private_pem(issuer.ec_key()))
     quiet = {"server": {"port": 0}, "metrics": {"port": 0}, "registry": {"url": "memory://"}}
     for auth, environment, line in (
-        ({"secret_env": "NOT_SET"}, {}, "auth.secret_env: NOT_SET: the secret is empty"),
+        ({"secret_env": "NOT_SET"}, {}, "auth.secret_env: NOT_SET: not set, or empty; the secret belongs there"),
         ({"public_key_file": "/nope.pem"}, {}, "auth.public_key_file: no such file or directory"),
         (
             {"public_key_file": str(tmp_path / "key.pem")},
@@ -185,5 +185,5 @@ def test_a_token_for_development(tmp_path: Path) -> None:
         header = [(b"authorization", f"Bearer {made.strip()}".encode())]
         verifier = Authenticator(FixedKey(public_key(issuer.public_pem(key))), terms)
         assert verifier.verify(header).name == "bob"
-    assert "nothing to sign with" in vitalgate("token", "alice", home=tmp_path)
+    assert "nothing to sign with: give a --config" in vitalgate("token", "alice", home=tmp_path)
     assert "not a private key" in vitalgate("token", "a", "--key", str(file), home=tmp_path)

@@ -245,7 +245,9 @@ def _lock(path: Path) -> int:
     except OSError as error:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):
-            raise StoreError(f"registry file {path} is in use by another process") from None
+            raise StoreError(
+                f"registry file {path} is in use by another process; registry.url names another (memory://: none)"
+            ) from None
         raise
     return descriptor
 
