@@ -188,9 +188,11 @@ async def test_one_trial_at_a_time_brings_it_back() -> None:
         gate = asyncio.Event()
         agent.says(reply.after(gate, reply.echo()))
         await asyncio.sleep(0.35)
+        assert (await state(gateway))["next_trial_seconds"] == 0
         before = agent.calls
         trial = asyncio.create_task(gateway.call(CALL))
         await agent.called(before + 1)
+        assert 0 < (await state(gateway))["next_trial_seconds"] <= 0.3
         others = await asyncio.gather(*(gateway.call(CALL) for _ in range(10)))
         assert {reason(answer) for answer in others} == {"AGENT_OUT_OF_SERVICE"}
         gate.set()

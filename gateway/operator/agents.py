@@ -179,7 +179,7 @@ def show_health(endpoint: Endpoint, seconds: float, agent_id: str, as_json: bool
             ("routing", one.get("routing")),
             ("checked", _moment(one.get("checked_at"))),
             ("results alike", one.get("consecutive") or None),
-            ("next trial", _seconds(one.get("next_trial_seconds"))),
+            ("next trial", _trial(one.get("next_trial_seconds"))),
             ("changed", _change(change)),
             ("calls in 30 s", _calls(passive)),
             ("drift", one.get("drift")),
@@ -268,8 +268,10 @@ def _milliseconds(value: object) -> str:
     return f"{value:.1f}" if _is_plain(value) else ""
 
 
-def _seconds(value: object) -> str:
-    return f"in {value:.0f} s" if _is_plain(value) else ""
+def _trial(seconds: object) -> str:
+    if not _is_plain(seconds):
+        return ""
+    return f"in {seconds:.0f} s" if seconds else "the next call"
 
 
 def _is_plain(value: object) -> bool:

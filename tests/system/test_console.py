@@ -336,7 +336,7 @@ async def test_checks_history_and_transitions(browser: Browser, fleet: Fleet) ->
         await expect(bands).to_have_count(before + 2)
         await expect(page.locator(".remedy")).to_contain_text("Start the agent")
         await expect(page.locator(".transitions li").first).to_contain_text("out of service")
-        await expect(page.get_by_text("Next trial call")).to_be_visible()
+        await expect(page.get_by_text("Trial call", exact=True)).to_be_visible()
         plot = page.get_by_role("img", name=re.compile("Last 100 checks"))
         await expect(plot).to_have_accessible_name(re.compile(r"unreachable \(connect_refused\), out of service"))
         await plot.focus()

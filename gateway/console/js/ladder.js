@@ -59,7 +59,7 @@ export function evidence(health) {
   return facts([
     ["Checked", health.checked_at ? time(health.checked_at) : "not yet"],
     ["In a row", `${health.consecutive} × ${health.status.toLowerCase()}`],
-    ["Calls, 30 s", `${passive.calls} forwarded, ${passive.failures} held against it, ${passive.failures_in_a_row} in a row`],
-    health.next_trial_seconds === null ? null : ["Next trial call", `in ${Math.ceil(health.next_trial_seconds)} s`],
+    ["Calls, 30 s", `${passive.calls} forwarded, ${passive.failures} held against it; ${passive.failures_in_a_row} failed in a row`],
+    health.next_trial_seconds === null ? null : ["Trial call", health.next_trial_seconds ? `in ${Math.ceil(health.next_trial_seconds)} s` : "the next one that comes"],
   ]);
 }
