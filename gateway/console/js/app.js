@@ -160,7 +160,7 @@ function askForToken(refused) {
       h("h2", { id: "sign-in-title" }, "Token"),
       refused ? h("p", { class: "note bad", role: "alert" }, "The gateway does not take this token. It may have expired.") : null,
       h("p", { class: "muted" }, "Authentication is on. The token stays in this page's memory: it is gone when the page is closed or loaded again."),
-      h("div", { class: "field" }, h("label", { for: "token" }, "Bearer token"), field, h("span", { class: "hint" }, "To try: vitalgate token NAME")),
+      h("div", { class: "field" }, h("label", { for: "token" }, "Bearer token"), field, h("span", { class: "hint" }, "To try: vitalgate token NAME --config FILE")),
       h(
         "div",
         { class: "row" },

@@ -125,6 +125,9 @@ function scrolling(label, columns, rows) {
   );
 }
 
+/** A long name may break behind a dot or an underscore. */
+const breaking = (name) => name.split(/(?<=[._])/).flatMap((part, index) => (index ? [h("wbr"), part] : [part]));
+
 /** Every setting, and those that somebody has set. */
 class Settings {
   constructor() {
@@ -151,7 +154,7 @@ class Settings {
     const found = this.list.filter((one) => (!this.changed.checked || !one.default) && `${one.name} ${JSON.stringify(one.value)}`.toLowerCase().includes(word));
     if (!found.length) return void fill(this.place, h("p", { class: "muted" }, this.changed.checked && !word ? "Everything is at its default." : "No setting is like that."));
     fill(this.place, scrolling("Settings", ["Setting", "Value", "Origin"], found.map((one) => [
-      h("code", {}, one.name),
+      h("code", {}, breaking(one.name)),
       h("code", { class: "value" }, typeof one.value === "string" ? one.value : JSON.stringify(one.value)),
       one.default ? h("span", { class: "muted" }, "default") : h("span", { class: "badge info plain" }, "set"),
     ])));

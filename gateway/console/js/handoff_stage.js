@@ -98,7 +98,7 @@ function facts(seen, simulated) {
     ["Sends", h("span", {}, h("span", { class: "number" }, String(seen.sends)), simulated && seen.sends ? h("span", { class: "muted" }, " (simulated: nothing left this gateway)") : null)],
     ["Destination", seen.destination ?? (decidedBefore(seen, "endpoint") ? "none" : unknown)],
     ["Credential exposed", seen.credential_exposed === null ? unknown.cloneNode(true) : seen.credential_exposed ? h("span", { class: "badge bad" }, "yes") : "no"],
-    ["Final state", seen.final_state === null ? h("span", { class: "muted" }, "in progress") : h("span", { class: `badge ${GOOD.has(seen.final_state) ? "ok" : OPEN.has(seen.final_state) ? "warn" : "bad"}` }, seen.final_state)],
+    ["Final state", seen.final_state === null ? h("span", { class: "muted" }, "in progress") : h("span", { class: `badge breaks ${GOOD.has(seen.final_state) ? "ok" : OPEN.has(seen.final_state) ? "warn" : "bad"}` }, seen.final_state)],
     seen.task_id ? ["Task id", h("code", {}, seen.task_id)] : null,
   ].filter(Boolean);
 }
