@@ -196,8 +196,8 @@ REASONS: dict[tuple[str, str], Explanation] = {
     ),
     ("a2a_rpc", "method_not_found"): Explanation(
         "Version mismatch: the agent answered -32601, it does not know the method of this protocol version.",
-        "1.0 calls it GetTask, 0.3 calls it tasks/get; the agent speaks the other version.",
-        _OTHER_VERSION,
+        "1.0 calls it GetTask, 0.3 calls it tasks/get; the agent speaks the other version, or keeps no tasks.",
+        f"{_OTHER_VERSION} An agent that keeps no tasks may be left as it is.",
     ),
     ("a2a_protocol", "not_json"): Explanation(
         "The answer to the call is not JSON.",
