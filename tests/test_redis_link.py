@@ -153,6 +153,7 @@ async def test_a_server_that_may_evict_is_warned_of(own_valkey: Valkey, caplog: 
         ("-NOPERM this user has no permissions", "the user may not do this"),
         ("-MOVED 3999 127.0.0.1:6381", "it is a Redis Cluster, which is not supported"),
         ("-BUSY Redis is busy running a script", "it is busy with another program's script"),
+        ("-WRONGTYPE Operation against a key", "another program has a key under registry.key_prefix"),
         ("-ERR max number of clients reached", "no connection (max number of clients reached)"),
         ("-ERR something new", "something new"),
         ("+hello from another protocol", "its answer is not that of a Redis or Valkey"),

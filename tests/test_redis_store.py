@@ -294,6 +294,28 @@ async def test_entries_that_dangle_are_healed(shared_valkey: Valkey, prefix: str
         assert shared_valkey.do("ZCARD", f"{prefix}leases") == 4
 
 
+@pytest.mark.parametrize("row", [("HSET", "card", "{}", "rev", "12"), ("HSET", "rev", "x"), ("SET", "hello")])
+async def test_entries_that_are_not_whole_are_healed(
+    shared_valkey: Valkey, prefix: str, row: tuple[str, ...]
+) -> None:
+    """Pitfall 167: half a row, no number where one must be, a key of another type: nobody else is hurt."""
+    command, *words = row
+    async with nodes(*[shared_valkey.url] * 2, prefix=prefix) as (a, b):
+        shared_valkey.do(command, f"{prefix}agents/half", *words)
+        shared_valkey.do("ZADD", f"{prefix}leases", "9e15", "half")
+        b.store._feed._missed()
+        await a.store.put(agent("a1"), TTL, 1)
+        await b.sees("a1")
+        assert shared_valkey.do("ZRANGE", f"{prefix}leases", 0, -1) == [b"a1"]
+        shared_valkey.do(command, f"{prefix}agents/half", *words)
+        assert await a.store.get("half") is None
+        shared_valkey.do(command, f"{prefix}agents/half", *words)
+        assert await a.store.renew("half", TTL, None) is None
+        shared_valkey.do(command, f"{prefix}agents/half", *words)
+        await a.store.put(agent("half"), TTL, 0)
+        await b.sees("a1", "half")
+
+
 async def test_no_key_is_made_for_what_is_no_agent(shared_valkey: Valkey, prefix: str) -> None:
     """Pitfall 90: what clients send becomes part of a key only as a well-formed agent id."""
     store = RedisStore(shared_valkey.url, prefix, Real.clock)
@@ -598,6 +620,19 @@ async def test_a_jump_of_the_servers_clock_expires_nobody(own_valkey: Valkey, se
             assert registry.store_available
         lease = await b.heartbeat("a1", None)
         assert lease.ends == pytest.approx(time.monotonic() + 5, abs=0.3)
+
+
+@pytest.mark.parametrize("offset", ["garbage", "nan", "9" * 24, "-1e20", ""])
+async def test_an_offset_that_is_no_number_counts_as_none(own_valkey: Valkey, offset: str) -> None:
+    """Pitfall 169: nobody expires, nobody waits, and a node that starts can."""
+    async with registries(own_valkey.url) as (a,):
+        before = (await a.register(card("a1"), None)).lease.ends
+        own_valkey.do("INCRBY", "t.clock", 3600 * 1_000_000)  # what the nodes live by
+        assert (await a.heartbeat("a1", None)).ends == pytest.approx(before, abs=1)
+        own_valkey.do("SET", "t.clock", offset)
+        assert (await a.heartbeat("a1", None)).ends == pytest.approx(before, abs=1)
+        async with registries(own_valkey.url) as (b,):
+            assert b.get("a1") is not None
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ _CODES = {
     "MISCONF": "it cannot save its data",
     "NOREPLICAS": "it has too few replicas to take writes",
     "BUSY": "it is busy with another program's script",
+    "WRONGTYPE": "another program has a key under registry.key_prefix: delete it, or set another prefix",
 }
 
 

@@ -199,6 +199,9 @@ class Feed:
                 await asyncio.sleep(0.1)
         except StoreUnavailable as error:
             self._lose(error)  # the next look that succeeds reads one
+        except Exception as error:
+            _log.exception("the listing of the registry store could not be taken")
+            self._lose(StoreUnavailable(f"registry store {self._link.shown}: its data cannot be read: {error!r}"))
         finally:
             self._listing = None
 

@@ -39,19 +39,20 @@ _IDENTIFY: Final = Script(
     "identify",
     """
 local key = p .. 'store'
-if redis.call('EXISTS', key) == 0 then
+if redis.call('HEXISTS', key, 'token') == 0 then
   redis.call('HSET', key, 'token', a[1], 'format', 1, 'born', text(now), 'version', text(now))
 end
 return {redis.call('HGET', key, 'token'), redis.call('HGET', key, 'format')}
 """,
 )
 _TIMES: Final = Script(
-    "times", "return {redis.call('GET', p .. 'clock') or '0', redis.call('GET', p .. 'contact') or ''}"
+    "times",
+    "return {redis.call('GET', p .. 'clock') or '', offset, number(redis.call('GET', p .. 'contact')) or 0}",
 )
 _MOVE_CLOCK: Final = Script(
     "move clock",
     """
-if (redis.call('GET', p .. 'clock') or '0') ~= a[1] then return 0 end
+if (redis.call('GET', p .. 'clock') or '') ~= a[1] then return 0 end
 redis.call('SET', p .. 'clock', a[2])
 return 1
 """,
@@ -308,18 +309,18 @@ class Link:
     async def _sync(self) -> None:
         """Finds out the time after a step was refused for it, or at the start."""
         for _ in range(3):
-            _, measured, (offset, contact) = await self._evaluate(_TIMES, (), "", timed=False)
+            _, measured, (clock, offset, contact) = await self._evaluate(_TIMES, (), "", timed=False)
             measured = measured / 1e6
             idea = None if self._anchor is None else self.now()
             if idea is not None and abs(idea - measured) <= TOLERANCE_SECONDS:
                 self._anchor = self._monotonic(), measured
                 return
-            goal = server_jumped(idea, measured, float(contact or 0) / 1e6)
+            goal = server_jumped(idea, measured, contact / 1e6)
             if goal is None:
                 self._adopt(measured)
                 return
-            moved = _micros(goal - measured) + int(offset)
-            await self._evaluate(_MOVE_CLOCK, (offset, moved), "", timed=False)
+            moved = _micros(goal - measured) + offset
+            await self._evaluate(_MOVE_CLOCK, (clock, moved), "", timed=False)
             _log.warning(
                 "registry store %s: its clock jumped by %.1f s, leases go on", self.shown, measured - goal
             )

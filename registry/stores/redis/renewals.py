@@ -72,14 +72,14 @@ class Renewals:
         words = [word for one in asked for word in (one.agent_id, one.owner, one.ttl)]
         try:
             answers = await self._link.run(scripts.RENEW, *words)
-        except StoreUnavailable as error:
+            outcomes = [self._renewed(one, answer.decode()) for one, answer in zip(asked, answers, strict=True)]
+        except Exception as error:
             waiting, self._asked = self._asked, []  # not one second each
             for one in (*asked, *waiting):
                 if not one.answer.done():
-                    one.answer.set_exception(StoreUnavailable(str(error)))
+                    one.answer.set_exception(_copied(error))
             return
-        for one, answer in zip(asked, answers, strict=True):
-            outcome = self._renewed(one, answer.decode())
+        for one, outcome in zip(asked, outcomes, strict=True):
             if not one.answer.done():
                 one.answer.set_result(outcome)
 
@@ -105,3 +105,8 @@ class Renewals:
             await self._link.run(scripts.ANNOUNCE, lines)
         except StoreUnavailable as error:
             _log.debug("renewals not announced: %s", error)  # whoever thinks a lease is over asks the store
+
+
+def _copied(error: Exception) -> Exception:
+    """For one of several that wait: each raises its own."""
+    return StoreUnavailable(str(error)) if isinstance(error, StoreUnavailable) else RuntimeError(repr(error))

@@ -12,8 +12,11 @@ another."""
 # Times are whole microseconds. Lua would write such a number as 1.7e+15 wherever it becomes text: hence `text`.
 _PRELUDE: Final = """
 local p, sent, late, early, token = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2] + tonumber(redis.call('GET', p .. 'clock') or '0')
+local function number(text)
+  return text and #text < 18 and string.match(text, '^%-?%d+$') and tonumber(text) or nil
+end
+local clock, offset = redis.call('TIME'), number(redis.call('GET', p .. 'clock')) or 0
+local now = clock[1] * 1000000 + clock[2] + offset
 if sent ~= 0 and (now - sent > late or now - sent < early) then return {1, now} end
 if token ~= '' and redis.call('HGET', p .. 'store', 'token') ~= token then return {2, now} end
 local a = {}
@@ -27,7 +30,8 @@ class Script:
     """One atomic step in Lua.
 
     Its source is the body of a function: it sees `p` (key prefix), `now` (cluster time in microseconds), `a` (the
-    arguments, from 1) and `text(number)`, and returns a value without nil in it.
+    arguments, from 1), `text(number)` and `number(text)` (a whole one, or nil), and returns a value without nil
+    in it.
     """
 
     __slots__ = ("name", "sha", "source")

@@ -24,9 +24,21 @@ _COMMON: Final = """
 local store, leases = p .. 'store', p .. 'leases'
 local function key(id) return p .. 'agents/' .. id end
 local function ends(id) return tonumber(redis.call('ZSCORE', leases, id) or '0') end
+local function row(id, ...)
+  local had = redis.pcall('HMGET', key(id), ...)
+  if had.err and not string.find(had.err, 'WRONGTYPE', 1, true) then error(had) end
+  local whole, some = true, had.err
+  for at, name in ipairs({...}) do
+    some = some or had[at]
+    whole = whole and had[at] and (name == 'card' or name == 'owner' or tonumber(had[at]))
+  end
+  if whole then return had end
+  if some then redis.call('DEL', key(id)) end
+  if some or ends(id) > 0 then redis.call('ZREM', leases, id) end
+end
 local function next_version()
   local before = redis.call('HGET', store, 'version') or '0'
-  local version = text(math.max(tonumber(before) + 1, now))
+  local version = text(math.max((number(before) or 0) + 1, now))
   redis.call('HSET', store, 'version', version)
   return before, version
 end
@@ -34,7 +46,7 @@ local function tell(...) redis.call('PUBLISH', p .. 'discovery', table.concat({.
 local function drop(id, kind)
   redis.call('DEL', key(id))
   redis.call('ZREM', leases, id)
-  if now - tonumber(redis.call('HGET', store, 'born') or '0') < REBUILD then
+  if now - (number(redis.call('HGET', store, 'born')) or 0) < REBUILD then
     redis.call('SADD', p .. 'gone', id)
     redis.call('EXPIRE', p .. 'gone', REBUILD / 1000000)
   end
@@ -56,17 +68,14 @@ PUT: Final = _script(
     "put",
     """
 local id, card, owner, ttl, most = a[1], a[2], a[3], a[4], tonumber(a[5])
-local had = redis.call('HMGET', key(id), 'card', 'owner', 'registered_at', 'rev', 'number')
-if not had[1] and ends(id) > 0 then redis.call('ZREM', leases, id) end
-local live = had[1] and ends(id) > now
+local had = row(id, 'card', 'owner', 'registered_at', 'rev', 'number')
+local live = had and ends(id) > now
 if live and had[2] ~= 'null' and had[2] ~= owner then return {'forbidden'} end
 local function others() return redis.call('ZCOUNT', leases, '(' .. text(now), '+inf') end
 local function heal()
-  if now - tonumber(redis.call('HGET', store, 'healed') or '0') < 1000000 then return end
+  if now - (number(redis.call('HGET', store, 'healed')) or 0) < 1000000 then return end
   redis.call('HSET', store, 'healed', text(now))
-  for _, one in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
-    if redis.call('EXISTS', key(one)) == 0 then redis.call('ZREM', leases, one) end
-  end
+  for _, one in ipairs(redis.call('ZRANGE', leases, 0, -1)) do row(one, 'rev', 'number', 'seen', 'ttl') end
 end
 if not live and most > 0 and others() >= most then
   heal()
@@ -78,7 +87,7 @@ if live then
   kind, registered = 'replaced', had[3]
   if had[1] == card and had[2] == owner then rev = had[4] end
 end
-local number = text(math.max(tonumber(version), tonumber(had[5] or '0') + 1))
+local number = text(math.max(tonumber(version), had and had[5] + 1 or 0))
 local over, seen = text(now + ttl), text(now)
 redis.call('HSET', key(id), 'format', 1, 'card', card, 'owner', owner, 'registered_at', registered, 'rev', rev,
   'number', number, 'seen', seen, 'ttl', ttl)
@@ -95,15 +104,13 @@ RENEW: Final = _script(
 local out = {}
 for i = 1, #a, 3 do
   local id = a[i]
-  local had = redis.call('HMGET', key(id), 'owner', 'number')
+  local had = row(id, 'owner', 'number')
   local answer = ''
-  if not had[1] then
-    redis.call('ZREM', leases, id)
-  elseif ends(id) > now then
+  if had and ends(id) > now then
     if had[1] ~= 'null' and had[1] ~= a[i + 1] then
       answer = 'forbidden'
     else
-      local number, over, seen = text(math.max(tonumber(had[2]) + 1, now)), text(now + a[i + 2]), text(now)
+      local number, over, seen = text(math.max(had[2] + 1, now)), text(now + a[i + 2]), text(now)
       redis.call('HSET', key(id), 'number', number, 'seen', seen, 'ttl', a[i + 2])
       redis.call('ZADD', leases, over, id)
       answer = number .. ' ' .. over .. ' ' .. seen
@@ -130,10 +137,9 @@ REMOVE: Final = _script(
     "remove",
     """
 local id = a[1]
-local owner = redis.call('HGET', key(id), 'owner')
-if not owner then redis.call('ZREM', leases, id) return '0' end
-if ends(id) <= now then return '0' end
-if owner ~= 'null' and owner ~= a[2] then return '-1' end
+local had = row(id, 'owner')
+if not had or ends(id) <= now then return '0' end
+if had[1] ~= 'null' and had[1] ~= a[2] then return '-1' end
 return drop(id, 'removed')
 """,
 )
@@ -143,11 +149,8 @@ EXPIRE: Final = _script(
     "expire",
     """
 local id = a[1]
-local had = redis.call('HMGET', key(id), 'number', 'seen', 'ttl')
-if not had[1] then
-  redis.call('ZREM', leases, id)
-  return {'gone', redis.call('HGET', store, 'version') or '0'}
-end
+local had = row(id, 'number', 'seen', 'ttl')
+if not had then return {'gone', redis.call('HGET', store, 'version') or '0'} end
 local over = ends(id)
 if had[1] ~= a[2] or over > now then return {'kept', had[1], text(over), had[2], had[3]} end
 return {'expired', drop(id, 'expired')}
@@ -160,8 +163,8 @@ READ: Final = _script(
     """
 local out = {redis.call('HGET', store, 'version') or '0'}
 for _, id in ipairs(a) do
-  local had = redis.call('HMGET', key(id), 'rev', 'number', 'seen', 'ttl', 'registered_at', 'owner', 'card')
-  if had[7] then
+  local had = row(id, 'rev', 'number', 'seen', 'ttl', 'registered_at', 'owner', 'card')
+  if had then
     out[#out + 1] = {id, had[1], had[2], text(ends(id)), had[3], had[4], had[5], had[6], had[7]}
   end
 end
@@ -176,11 +179,9 @@ LIST: Final = _script(
 local lines = {}
 local all = redis.call('ZRANGE', leases, 0, -1, 'WITHSCORES')
 for i = 1, #all, 2 do
-  local had = redis.call('HMGET', key(all[i]), 'rev', 'number', 'seen', 'ttl')
-  if had[1] then
+  local had = row(all[i], 'rev', 'number', 'seen', 'ttl')
+  if had then
     lines[#lines + 1] = table.concat({all[i], had[1], had[2], text(tonumber(all[i + 1])), had[3], had[4]}, ' ')
-  else
-    redis.call('ZREM', leases, all[i])
   end
 end
 return {redis.call('HGET', store, 'version') or '0', table.concat(lines, '\\n')}
@@ -191,16 +192,15 @@ return {redis.call('HGET', store, 'version') or '0', table.concat(lines, '\\n')}
 TICK: Final = _script(
     "tick",
     """
-local contact = redis.call('GET', p .. 'contact')
+local contact = number(redis.call('GET', p .. 'contact'))
 redis.call('SET', p .. 'contact', text(now))
 if contact and now - contact > QUIET then
-  local all = redis.call('ZRANGEBYSCORE', leases, '(' .. contact, '+inf', 'WITHSCORES')
+  local all = redis.call('ZRANGEBYSCORE', leases, '(' .. text(contact), '+inf', 'WITHSCORES')
   for i = 1, #all, 2 do
-    local had = redis.call('HMGET', key(all[i]), 'ttl', 'number')
-    local over = now + (had[1] or 0)
-    if had[1] and over > tonumber(all[i + 1]) then
-      redis.call('ZADD', leases, text(over), all[i])
-      redis.call('HSET', key(all[i]), 'number', text(math.max(tonumber(had[2]) + 1, now)))
+    local had = row(all[i], 'ttl', 'number')
+    if had and now + had[1] > tonumber(all[i + 1]) then
+      redis.call('ZADD', leases, text(now + had[1]), all[i])
+      redis.call('HSET', key(all[i]), 'number', text(math.max(had[2] + 1, now)))
     end
   end
   local before, version = next_version()
@@ -214,12 +214,12 @@ return redis.call('HGET', store, 'version') or '0'
 RESTORE: Final = _script(
     "restore",
     """
-if now - tonumber(redis.call('HGET', store, 'born') or '0') > REBUILD then return 0 end
+if now - (number(redis.call('HGET', store, 'born')) or 0) > REBUILD then return 0 end
 local before, version = next_version()
 for i = 2, #a, 7 do
   local id = a[i]
-  local rev = redis.call('HGET', key(id), 'rev')
-  if redis.call('SISMEMBER', p .. 'gone', id) == 0 and (not rev or tonumber(rev) < tonumber(a[i + 1])) then
+  local had = row(id, 'rev')
+  if redis.call('SISMEMBER', p .. 'gone', id) == 0 and (not had or tonumber(had[1]) < tonumber(a[i + 1])) then
     redis.call('HSET', key(id), 'format', 1, 'card', a[i + 2], 'owner', a[i + 3], 'registered_at', a[i + 4],
       'rev', version, 'number', version, 'seen', a[i + 5], 'ttl', a[i + 6])
     redis.call('ZADD', leases, text(now + a[i + 6]), id)
