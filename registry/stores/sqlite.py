@@ -246,7 +246,7 @@ def _lock(path: Path) -> int:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):
             raise StoreError(
-                f"registry file {path} is in use by another process; registry.url names another (memory://: none)"
+                f"registry file {path} is in use by another process: set registry.url to another, or to memory://"
             ) from None
         raise
     return descriptor

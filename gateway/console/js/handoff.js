@@ -69,7 +69,7 @@ class Inspector {
     const stage = this.stage;
     fill(
       this.root,
-      h("div", { class: "head" }, heading(), h("span", { class: "muted grow" }, "May this peer be handed this task? Six gates decide, before anything is sent."), this.export, this.full),
+      h("div", { class: "head" }, heading(), h("span", { class: "muted grow handoff-lead" }, "May this peer be handed this task? Six gates decide, before anything is sent."), this.export, this.full),
       h("section", { class: "card handoff-bar", "aria-label": "Player" }, h("div", { class: "body" }, this.player.element)),
       h(
         "div",
