@@ -119,7 +119,7 @@ def serve(config: str | None, host: str | None, port: int | None, workers: str, 
             from gateway import app
             from gateway.settings import load
 
-            app.serve(settings, reread=lambda: load(config, os.environ, given).settings, beside=beside)
+            app.serve(settings, reread=lambda: load(config, os.environ, given, again=True).settings, beside=beside)
         else:
             from gateway.workers import Source
             from gateway.workers import serve as serve_all

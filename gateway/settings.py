@@ -107,19 +107,26 @@ class Loaded:
     origins: Mapping[str, str]
 
 
-def load(path: str | None, environ: Mapping[str, str], options: Mapping[str, object] | None = None) -> Loaded:
+def load(
+    path: str | None,
+    environ: Mapping[str, str],
+    options: Mapping[str, object] | None = None,
+    *,
+    again: bool = False,
+) -> Loaded:
     """Reads, judges and merges all sources.
 
     Args:
         path: the YAML file; None: the one that ``VITALGATE_CONFIG`` names, if any.
         environ: the environment variables.
         options: values from the command line, such as ``{"server.port": 0}``.
+        again: in a process that has read them before; what can be read only once, such as a pipe, is a mistake.
 
     Raises:
         SettingsError: with every mistake in every source.
     """
     file = config_path(path, environ)
-    layers = [file_layer(file)] if file is not None else []
+    layers = [file_layer(file, again=again)] if file is not None else []
     layers += [kubemq_layer(environ), vitalgate_layer(environ), _options_layer(options or {})]
     problems = [problem for layer in layers for problem in layer.problems]
     wrong: set[str] = set()

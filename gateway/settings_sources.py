@@ -8,7 +8,9 @@ place and what is expected, never a value: it may be a secret.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin
@@ -58,10 +60,16 @@ class Layer:
         return self.name
 
 
-def file_layer(path: str) -> Layer:
-    """Reads a YAML file: one document, a mapping, each key once. Mistakes become `problems`."""
+def file_layer(path: str, *, again: bool = False) -> Layer:
+    """Reads a YAML file: one document, a mapping, each key once. Mistakes become `problems`.
+
+    The second time it must be a regular file: who opens a pipe whose writer has gone waits for ever.
+    """
     layer = Layer(path, strict=True)
     try:
+        if again and not stat.S_ISREG(os.stat(path).st_mode):
+            layer.problems.append(f"{path}: is no file that can be read again: restart")
+            return layer
         with open(path, "rb") as file:
             data = file.read(_LARGEST_FILE + 1)
     except (OSError, ValueError) as error:

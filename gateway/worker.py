@@ -121,7 +121,7 @@ def _serve(handover: Handover, worker: Worker) -> None:
                 Listeners(api, None, handover.metrics),
                 settings,
                 logs,
-                reread=lambda: load(handover.config, os.environ, handover.options).settings,
+                reread=lambda: load(handover.config, os.environ, handover.options, again=True).settings,
                 worker=worker,
             )
     except (server.BindError, server.StartError, StoreError) as error:

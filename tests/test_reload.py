@@ -138,6 +138,21 @@ async def test_a_wrong_file_changes_nothing_and_every_mistake_is_named(tmp_path:
         assert "log.level" in (await reload(gateway))[1]["changed"]
 
 
+async def test_settings_that_came_through_a_pipe_cannot_be_read_again(tmp_path: Path) -> None:
+    """`serve --config <(generate)`: opening the pipe again would wait for ever, and every later reload with it."""
+    async with GatewayProcess(tmp_path) as gateway:
+        text = gateway.file.read_text()
+        gateway.file.unlink()
+        os.mkfifo(gateway.file)
+        for _ in range(2):
+            status, answer = await reload(gateway)
+            assert status == 400
+            assert answer["details"][0]["message"] == f"{gateway.file}: is no file that can be read again: restart"
+        gateway.file.unlink()
+        gateway.file.write_text(text)
+        assert (await reload(gateway))[0] == 200
+
+
 async def test_credentials_for_agents(tmp_path: Path) -> None:
     """Contract 6.4, 8: known agents are shown another token from the next call on; so are they when checked."""
     with_token = {"upstream": {"credentials": {"peer": {"bearer_env": "TOKEN_A"}}}}
