@@ -104,8 +104,8 @@ REASONS: dict[tuple[str, str], Explanation] = {
     ),
     ("a2a_card", "interfaces_missing"): Explanation(
         "The card has no supportedInterfaces, which 1.0 requires: it looks like a card of 0.3.",
-        "The agent speaks A2A 0.3.",
-        "Run again with --protocol-version 0.3.0 (a2a.protocol_version).",
+        "The agent speaks A2A 0.3, or the card is not the agent's: that of a gateway, on whose origin it lies.",
+        "Run again with --protocol-version 0.3.0 (a2a.protocol_version), or name the agent's card (--card-url).",
     ),
     ("a2a_card", "url_missing"): Explanation(_CARD, "A 0.3 card needs url.", "Add url to the card."),
     ("a2a_card", "protocol_version_missing"): Explanation(
