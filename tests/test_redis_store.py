@@ -7,7 +7,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -602,6 +602,42 @@ async def test_a_failover_that_loses_the_last_changes() -> None:
             await eventually(lambda: replica.do("ZCARD", "t.leases") == 2, 5)
             await settled(a, b)
             assert b'"name":"Other"' in replica.do("HGET", "t.agents/a1", "card").replace(b'": "', b'":"')
+
+
+async def test_a_server_that_comes_back_with_older_data(own_valkey: Valkey) -> None:
+    """Pitfall 166: whatever was answered since stands, under heartbeats: cards, leases, and what was removed."""
+    async with nodes(*[own_valkey.url] * 2) as (a, b):
+        for one in ("keeps", "changes", "goes", "short"):
+            await a.store.put(agent(one), 1.5 if one == "short" else TTL, 0)
+        own_valkey.do("SAVE")
+        await a.store.put(agent("changes", name="Other"), TTL, 0)
+        await a.store.put(agent("new", "alice"), TTL, 0)
+        assert await a.store.remove("goes", None)
+        assert await a.store.renew("short", TTL, None) is not None
+        await b.sees("keeps", "changes", "short", "new")
+        await asyncio.sleep(1.5)
+        stop, unknown = time.monotonic() + 3, []
+
+        async def beat(node: Node, agent_id: str) -> None:
+            while time.monotonic() < stop:
+                with suppress(StoreUnavailable):
+                    if await node.store.renew(agent_id, TTL, "alice") is None:
+                        unknown.append(agent_id)
+                await asyncio.sleep(0.02)
+
+        async with asyncio.TaskGroup() as group:
+            for node in (a, b):
+                for one in ("keeps", "short", "new"):
+                    group.create_task(beat(node, one))
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(own_valkey.restart)
+        await settled(a, b)
+        assert unknown == []
+        assert set(await b.known()) == {"keeps", "changes", "short", "new"}
+        assert own_valkey.do("ZCARD", "t.leases") == 4
+        assert b'"name":"Other"' in own_valkey.do("HGET", "t.agents/changes", "card")
+        with pytest.raises(Forbidden):
+            await b.store.remove("new", "bob")
 
 
 @pytest.mark.parametrize("seconds", [86400.0, -86400.0])

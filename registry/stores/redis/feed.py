@@ -57,6 +57,7 @@ class Feed:
         self._contact = 0.0  # when the last tick that succeeded began (monotonic)
         self._lost = False
         link.subscribe("discovery", self._hear, self._missed)
+        link.knows(lambda: mirror.newest)
         link.on_replaced(self._put_back)
         link.on_jump(mirror.restart)
 
@@ -97,22 +98,14 @@ class Feed:
             asyncio.get_running_loop().call_later(BEHIND_SECONDS, self._check, version)
 
     async def _tick(self) -> int:
-        known, began = self._mirror.version, self._monotonic()
+        began = self._monotonic()
         version = int(await self._link.run(scripts.TICK))
         self._contact = began
-        if version < known:
-            await self._forgotten(known)
         return version
 
     def _check(self, version: int) -> None:
         if self._mirror.version < version and self._ticker is not None:
             self._missed()
-
-    async def _forgotten(self, known: int) -> None:
-        """A failover lost the last changes: every node puts back what it knows (pitfall 166)."""
-        _log.warning("registry store %s forgot its last changes: putting them back", self._link.shown)
-        await self._link.run(scripts.FORK, known, self._link.new_token())
-        await self._link.run(scripts.TICK)  # meets the new data set
 
     async def _tick_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
@@ -214,11 +207,7 @@ class Feed:
         async with self._listing_lock:
             if self._held is None:
                 self._held = []
-            known = self._mirror.version
             version, text = await self._link.run(scripts.LIST)
-            if int(version) < known:
-                await self._forgotten(known)
-                version, text = await self._link.run(scripts.LIST)
             listed = [one async for one in _lines(text.decode())]
             for ids in _chunks(self._mirror.unknown(listed)):
                 await self.read(*ids)
@@ -263,7 +252,8 @@ class Feed:
     # -- another data set
 
     async def _put_back(self) -> None:
-        """The store was emptied: gives it what this node knows of those who are alive (pitfall 161)."""
+        """The store forgot something: tells it who is alive, and who was removed (pitfalls 161, 166)."""
+        await self._link.run_first(scripts.AGREE, self._mirror.version, " ".join(self._mirror.ids()))
         contact = self._link.cluster(self._contact) * 1e6
         alive = [(one, entry) for one, entry in self._mirror.entries.items() if entry.term.end > contact]
         for chunk in _chunks(alive):
@@ -271,15 +261,16 @@ class Feed:
             words: list[str | bytes | int] = []
             for agent_id, entry in chunk:
                 agent = entry.registration.agent
-                owner = owner_text(agent.owner)
+                number, _, seen, ttl = entry.term
                 words += (
                     agent_id,
                     entry.rev,
-                    agent.card,
-                    owner,
+                    number,
+                    seen,
+                    ttl,
                     entry.registered_at,
-                    entry.term.seen,
-                    entry.term.ttl,
+                    owner_text(agent.owner),
+                    agent.card,
                 )
             await self._link.run_first(scripts.RESTORE, int(last), *words)
         self._missed()

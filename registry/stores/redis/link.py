@@ -6,8 +6,10 @@ is off: a command that lay in a buffer while its sender had long given up must n
 a server whose clock jumped (NTP, failover, a restored machine) must not expire anybody. Whoever notices asks
 again and mends the offset if the server jumped, or its own idea if it was wrong.
 
-**The data set** bears a random token. A server that was emptied or replaced has none or another; then the
-callbacks of `on_replaced` put back what this node knows before any other step runs.
+**The data set** bears a random token and a version that only grows. A server that was emptied or replaced has no
+token or another; one that forgot its last changes (a failover, a restart with older data) has a lower version
+than a node knows of, and gets a new token. Then the callbacks of `on_replaced` put back what this node knows
+before any other step of it runs.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ _IDENTIFY: Final = Script(
     "identify",
     """
 local key = p .. 'store'
-if redis.call('HEXISTS', key, 'token') == 0 then
-  redis.call('HSET', key, 'token', a[1], 'format', 1, 'born', text(now), 'version', text(now))
+local known, had = tonumber(a[2]), redis.call('HMGET', key, 'token', 'version')
+if not had[1] or (number(had[2]) or 0) < known then
+  redis.call('HSET', key, 'token', a[1], 'format', 1, 'born', text(now), 'version', text(math.max(known, now)))
+  redis.call('DEL', p .. 'gone')
 end
 return {redis.call('HGET', key, 'token'), redis.call('HGET', key, 'format')}
 """,
@@ -86,6 +90,7 @@ class Link:
         self._anchor: tuple[float, float] | None = None  # monotonic, cluster
         self._token = ""
         self._listener = Listener(self._connections, self._address.shown, timeout)
+        self._known: Callable[[], int] = lambda: 0
         self._replaced: list[Callable[[], Awaitable[None]]] = []
         self._jumped: list[Callable[[], None]] = []
         self._rebuilding: asyncio.Task[None] | None = None
@@ -112,7 +117,7 @@ class Link:
             async with asyncio.timeout(2 * self._timeout):
                 await self._check_server()
                 await self._sync()
-                token, form = await self._run(_IDENTIFY, (self.new_token(),), token="")
+                token, form = await self._identify()
         except (StoreUnavailable, TimeoutError) as error:
             await self.close()
             raise StoreError(f"registry store {self.shown}: {str(error) or 'no answer in time'}") from error
@@ -139,10 +144,9 @@ class Link:
             await asyncio.wait([task])
         await self._connections.close()
 
-    @staticmethod
-    def new_token() -> str:
-        """A name for a data set."""
-        return secrets.token_hex(8)
+    def knows(self, version: Callable[[], int]) -> None:
+        """Sets what tells the latest version of the data that this node has heard of."""
+        self._known = version
 
     def on_replaced(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Calls back when the server's data turned out to be another set: put back what this node knows.
@@ -254,7 +258,7 @@ class Link:
             if timed
             else (0, 0, 0)
         )
-        words = (0, self._prefix, *limits, token, *args)
+        words = (0, self._prefix, *limits, token, self._known(), *args)
         try:
             reply = await self._command("EVALSHA", script.sha, *words)
         except UnknownScript:
@@ -334,6 +338,10 @@ class Link:
 
     # -- another data set
 
+    async def _identify(self) -> tuple[bytes, bytes]:
+        token, form = await self._run(_IDENTIFY, (secrets.token_hex(8), self._known()), token="")
+        return token, form
+
     def _rebuild(self) -> None:
         if self._rebuilding is None:
             self._rebuilding = asyncio.create_task(self._put_back(), name="registry rebuild")
@@ -341,9 +349,12 @@ class Link:
 
     async def _put_back(self) -> None:
         async with asyncio.timeout(self._timeout):
-            token, _ = await self._run(_IDENTIFY, (self.new_token(),), token="")
+            token, _ = await self._identify()
         self._token = token.decode()
-        _log.warning("registry store %s was emptied or replaced: putting back what this node knows", self.shown)
+        _log.warning(
+            "registry store %s was emptied, or forgot its last changes: putting back what this node knows",
+            self.shown,
+        )
         for callback in self._replaced:
             await callback()
 

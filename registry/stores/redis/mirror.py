@@ -74,7 +74,13 @@ def owner_text(owner: str | None) -> str:
 
 
 class Mirror:
-    """The registrations by id. `version` is how far the feed has been followed."""
+    """The registrations by id.
+
+    Attributes:
+        version: How far the feed has been followed.
+        newest: The latest version that was heard of.
+        entries: What is registered.
+    """
 
     def __init__(self, local: Callable[[float], float], tell: Callable[[Change], None]) -> None:
         """Starts empty.
@@ -84,7 +90,9 @@ class Mirror:
             tell: hears of every change.
         """
         self.version = 0
+        self.newest = 0
         self.entries: dict[str, Entry] = {}
+        self._unread: set[str] = set()  # registered, but not with a card that is valid here
         self._gone: dict[str, int] = {}  # what was removed by news ahead of the feed, and its version
         self._local = local
         self._tell = tell
@@ -98,6 +106,7 @@ class Mirror:
 
         Gives what is known now; None if it is gone again, or the card is not valid (any more).
         """
+        self.newest = max(self.newest, as_of)
         known = self.entries.get(row.agent_id)
         if known is None and as_of < max(self._gone.get(row.agent_id, 0), self.version):
             return None
@@ -118,7 +127,9 @@ class Mirror:
         same, elsewhere = known is not None and _same(known, row), agent is None
         agent = known.registration.agent if known is not None and same else _named(row, agent)
         if agent is None:
+            self._unread.add(row.agent_id)
             return None
+        self._unread.discard(row.agent_id)
         term = row.term if known is None else max(known.term, row.term)
         registration = Registration(agent, self.lease(row.agent_id, term))
         self.entries[row.agent_id] = Entry(registration, row.rev, term, row.registered_at)
@@ -133,6 +144,8 @@ class Mirror:
 
     def gone(self, kind: Literal["removed", "expired"], agent_id: str, version: int, *, elsewhere: bool) -> None:
         """An agent was not in the store at this version."""
+        self.newest = max(self.newest, version)
+        self._unread.discard(agent_id)
         if version > self.version:
             self._gone[agent_id] = max(version, self._gone.get(agent_id, 0))
         known = self.entries.get(agent_id)
@@ -143,6 +156,7 @@ class Mirror:
     def followed(self, version: int) -> None:
         """The feed was applied up to this version."""
         self.version = version
+        self.newest = max(self.newest, version)
         if self._gone:
             self._gone = {one: at for one, at in self._gone.items() if at > version}
 
@@ -150,6 +164,10 @@ class Mirror:
         """What an operation of this node made of the agent, whatever became of it since."""
         agent = replace(agent, registered_at=timestamp(row.registered_at))
         return Registration(agent, self.lease(row.agent_id, row.term))
+
+    def ids(self) -> set[str]:
+        """Who is registered, as far as is known."""
+        return self.entries.keys() | self._unread
 
     # -- a listing of everything
 

@@ -7,20 +7,24 @@ from typing import Final
 
 DONE, OFF, STRANGE = 0, 1, 2
 """How an answer begins: the step was taken; not, because the sender's time is off; not, because the data set is
-another."""
+another, or forgot what this node knows of it."""
 
 # Times are whole microseconds. Lua would write such a number as 1.7e+15 wherever it becomes text: hence `text`.
 _PRELUDE: Final = """
-local p, sent, late, early, token = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local p, sent, late, early = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local token, known = ARGV[5], tonumber(ARGV[6])
 local function number(text)
   return text and #text < 18 and string.match(text, '^%-?%d+$') and tonumber(text) or nil
 end
 local clock, offset = redis.call('TIME'), number(redis.call('GET', p .. 'clock')) or 0
 local now = clock[1] * 1000000 + clock[2] + offset
 if sent ~= 0 and (now - sent > late or now - sent < early) then return {1, now} end
-if token ~= '' and redis.call('HGET', p .. 'store', 'token') ~= token then return {2, now} end
+if token ~= '' then
+  local had = redis.call('HMGET', p .. 'store', 'token', 'version')
+  if had[1] ~= token or (number(had[2]) or 0) < known then return {2, now} end
+end
 local a = {}
-for i = 6, #ARGV do a[i - 5] = ARGV[i] end
+for i = 7, #ARGV do a[i - 6] = ARGV[i] end
 local function text(number) return string.format('%.0f', number) end
 local function step()
 """

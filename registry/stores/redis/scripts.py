@@ -210,19 +210,21 @@ return redis.call('HGET', store, 'version') or '0'
 """.replace("QUIET", str(QUIET_SECONDS * 1_000_000)),
 )
 
-#: whether to tell, then (id, rev, card, owner, registered_at, seen, ttl)...: what a node knew of the data before
+#: whether to tell, then (id, rev, number, seen, ttl, registered_at, owner, card)...: what a node knows
 RESTORE: Final = _script(
     "restore",
     """
 if now - (number(redis.call('HGET', store, 'born')) or 0) > REBUILD then return 0 end
 local before, version = next_version()
-for i = 2, #a, 7 do
-  local id = a[i]
-  local had = row(id, 'rev')
-  if redis.call('SISMEMBER', p .. 'gone', id) == 0 and (not had or tonumber(had[1]) < tonumber(a[i + 1])) then
-    redis.call('HSET', key(id), 'format', 1, 'card', a[i + 2], 'owner', a[i + 3], 'registered_at', a[i + 4],
-      'rev', version, 'number', version, 'seen', a[i + 5], 'ttl', a[i + 6])
-    redis.call('ZADD', leases, text(now + a[i + 6]), id)
+for i = 2, #a, 8 do
+  local id, rev, number, seen, ttl = a[i], a[i + 1], a[i + 2], a[i + 3], a[i + 4]
+  local had = row(id, 'rev', 'number')
+  local same = had and had[1] == rev
+  local older = not had or tonumber(had[1]) < tonumber(rev) or (same and tonumber(had[2]) < tonumber(number))
+  if older and redis.call('SISMEMBER', p .. 'gone', id) == 0 then
+    redis.call('HSET', key(id), 'format', 1, 'number', version, 'seen', seen, 'ttl', ttl,
+      'rev', same and rev or version, 'registered_at', a[i + 5], 'owner', a[i + 6], 'card', a[i + 7])
+    redis.call('ZADD', leases, text(now + ttl), id)
   end
 end
 if a[1] == '1' then tell(before, version, 'reload') end
@@ -230,13 +232,16 @@ return 1
 """.replace("REBUILD", str(REBUILD_SECONDS * 1_000_000)),
 )
 
-#: version, token: the server forgot what came up to this version: a new data set, so that all put back theirs
-FORK: Final = _script(
-    "fork",
+#: version, ids: what a node knew then; of what is older, the store forgot the removal
+AGREE: Final = _script(
+    "agree",
     """
-if tonumber(redis.call('HGET', store, 'version') or '0') >= tonumber(a[1]) then return 0 end
-redis.call('HSET', store, 'token', a[2], 'born', text(now), 'version', text(math.max(tonumber(a[1]), now)))
-redis.call('DEL', p .. 'gone')
+local known = {}
+for id in string.gmatch(a[2], '%S+') do known[id] = true end
+for _, id in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+  local had = not known[id] and row(id, 'rev')
+  if had and tonumber(had[1]) <= tonumber(a[1]) then drop(id, 'removed') end
+end
 return 1
 """,
 )
