@@ -99,7 +99,7 @@ endef
 JS_SDK = tests/fakes/js/sdk13 tests/fakes/js/sdk03 tests/fakes/js/axe
 NPM_INSTALL = npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 
-# What draws the diagrams of the documentation; without a node they are shown as text.
+# What draws the diagrams of the documentation and searches it from the disk; without a node they are shown as text.
 DOCS_JS = docs/site
 
 ifneq ($(shell command -v node 2>/dev/null),)

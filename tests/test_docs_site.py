@@ -20,6 +20,7 @@ from tests.fakes.program import ROOT
 from tests.fakes.running import running
 
 DIAGRAMS = (ROOT / "docs" / "site" / "node_modules" / "mermaid").exists()
+SEARCH = (ROOT / "docs" / "site" / "node_modules" / "iframe-worker").exists()
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,16 @@ async def test_a_browser_asks_nobody_else_and_draws_the_diagrams(site: Path) -> 
             await page.wait_for_function("document.querySelectorAll('div.mermaid').length >= 2")
         assert asked
         assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.skipif(CHROMIUM is None or not SEARCH, reason="no Chromium, or `make docs` found no node")
+async def test_the_search_works_without_a_server(site: Path) -> None:
+    """The README has readers open the page from their disk."""
+    async with chromium() as browser:
+        page = await browser.new_page(viewport={"width": 1280, "height": 900})
+        await page.goto((site / "guides" / "cluster.html").as_uri())
+        await page.get_by_role("textbox", name="Search").press_sequentially("heartbeat")
+        await page.locator(".md-search-result__link", has_text="heartbeat").first.wait_for()
 
 
 def test_every_setting_is_in_the_reference(site: Path) -> None:

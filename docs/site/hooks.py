@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 MERMAID = Path(__file__).parent / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
 """Draws the diagrams, where `make docs` could install it; elsewhere they are shown as text."""
+SEARCH = Path(__file__).parent / "node_modules" / "iframe-worker" / "shim" / "index.js"
+"""Searches where the site is read from the disk, where a browser runs no worker; without it there is no search."""
 
 _LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]*)((?:#[^)\s]*)?\))")
 _FENCED = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -33,6 +35,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         config.extra_javascript.append("assets/mermaid.min.js")
     else:
         config.mdx_configs["pymdownx.superfences"]["custom_fences"] = []
+    config.plugins["material/offline"].config.enabled = SEARCH.exists()
+    config.extra["polyfills"] = ["assets/iframe-worker.js"] if SEARCH.exists() else []  # the theme would fetch it
     return config
 
 
@@ -42,6 +46,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     if MERMAID.exists():
         files.append(File.generated(config, "assets/mermaid.min.js", abs_src_path=str(MERMAID)))
+    if SEARCH.exists():
+        files.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(SEARCH)))
     waiting = [path for path in DOCS.rglob("*.md") if "node_modules" not in path.parts]
     taken: set[Path] = set()
     while waiting:
