@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -13,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from gateway import cluster_scripts
 from registry.errors import Forbidden, Full, NotFound, StoreError, StoreUnavailable
 from registry.registry import Registry
 from registry.stores.ledger import Gone, Kept, News
+from registry.stores.redis import link, scripts, server
+from registry.stores.redis.script import Script
 from registry.stores.redis.store import RedisStore
 from tests.fakes.clock import ManualClock
 from tests.fakes.cut import Cut
@@ -201,6 +205,22 @@ async def test_the_rights_that_the_documentation_names_suffice(own_valkey: Valke
     with pytest.raises(StoreError, match="may not do this"):
         async with nodes(url, prefix="other."):
             pass
+
+
+@pytest.mark.parametrize("lacking", ["publish", "zadd", "hdel"])
+async def test_rights_that_lack_are_named_at_the_start(own_valkey: Valkey, lacking: str) -> None:
+    """A step that is refused in its middle would be half done, and its caller told that it was not."""
+    rights = (">right-horse", "~t.*", "&t.*", "+@all", f"-{lacking}")
+    own_valkey.do("ACL", "SETUSER", "gate", "on", *rights)
+    with pytest.raises(StoreError, match=f"the user may not do {lacking.upper()}: give it more rights"):
+        async with nodes(f"redis://gate:right-horse@127.0.0.1:{own_valkey.port}"):
+            pass
+
+
+def test_all_that_steps_do_is_among_the_rights() -> None:
+    steps = [vars(one).values() for one in (scripts, cluster_scripts, link, server)]
+    sources = "".join(one.source for names in steps for one in names if isinstance(one, Script))
+    assert set(re.findall(r"redis\.p?call\('(\w+)'", sources)) - {"TIME"} == set(server.COMMANDS)
 
 
 async def test_two_writers_and_a_reader_end_up_equal(shared_valkey: Valkey, prefix: str) -> None:

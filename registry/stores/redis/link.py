@@ -27,6 +27,7 @@ from registry.stores.redis.connections import Connections, Disconnected, Unknown
 from registry.stores.redis.jumps import TOLERANCE_SECONDS, server_jumped
 from registry.stores.redis.listener import Listener
 from registry.stores.redis.script import DONE, OFF, STRANGE, Script
+from registry.stores.redis.server import COMMANDS, RIGHTS, check_rights, check_server
 
 _LATE: Final = 0.9  # of the deadline
 _TIGHT: Final = 0.05
@@ -115,8 +116,9 @@ class Link:
             return
         try:
             async with asyncio.timeout(2 * self._timeout):
-                await self._check_server()
+                await check_server(self._command, self.shown)
                 await self._sync()
+                check_rights(await self._run(RIGHTS, COMMANDS, token=""))
                 token, form = await self._identify()
         except (StoreUnavailable, TimeoutError) as error:
             await self.close()
@@ -281,22 +283,6 @@ class Link:
     def _check_open(self) -> None:
         if not self._open:
             raise StoreUnavailable(f"registry store {self.shown} is not open")
-
-    async def _check_server(self) -> None:
-        text = (await self._command("INFO")).decode("utf-8", "replace")
-        info = dict(line.partition(":")[::2] for line in text.splitlines())
-        if info.get("cluster_enabled") == "1":
-            raise StoreUnavailable("it is a Redis Cluster, which is not supported: use one server, or Sentinel")
-        if info.get("role") == "slave":
-            raise StoreUnavailable("it is a read-only replica: name the master, or use redis+sentinel://")
-        policy = info.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction":
-            _log.warning(
-                "registry store %s: maxmemory-policy is %s: agents may vanish under memory pressure; "
-                "set it to noeviction",
-                self.shown,
-                policy,
-            )
 
     # -- time
 
