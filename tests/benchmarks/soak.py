@@ -35,8 +35,9 @@ KEPT = 30  # connections that callers keep
 SAMPLES, SETTLE_SECONDS, PATIENCE_SECONDS = 40, 8.0, 20.0
 #: How much more the last quarter may have than the second one: a share, and a number.
 FLAT = {"anon_mb": (0.03, 1.0), "files": (0.1, 10), "threads": (0.0, 1), "tasks": (0.1, 5)}
-#: What may be left a moment after the load: files and tasks beside those of the start.
-LEFT = {"files": 4, "tasks": 3}
+#: What may be left a moment after the load: files and tasks beside those of the start. Health checks go on, and
+#: keep their connections for some seconds.
+LEFT = {"files": 24, "tasks": 3}
 
 #: What a caller asks for, how often, and which answers are right: the HTTP status, a member of the body.
 WISHES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
@@ -135,8 +136,11 @@ class Load:
         return f"soak-{self._chance.randrange(AGENTS):02d}"
 
     async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._kept and self._chance.random() < 0.9:
-            return self._kept.pop()
+        while self._kept and self._chance.random() < 0.9:
+            reader, writer = self._kept.pop()
+            if not reader.at_eof():  # the gateway closes what has been idle for longer than load balancers keep it
+                return reader, writer
+            writer.close()
         return await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
 
     def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

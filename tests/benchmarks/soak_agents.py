@@ -54,8 +54,8 @@ class Agents:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # the gateway has left, which is its right
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the gateway has left, which is its right; or the run is over
         finally:
             self.open -= 1
             writer.close()
