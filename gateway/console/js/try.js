@@ -210,7 +210,7 @@ class Seen {
   tell() {
     fill(this.facts, facts([
       ["Status", this.status ? String(this.status) : "–"],
-      this.fault ? ["Gateway's error", h("code", { class: "bad-text" }, this.fault)] : null,
+      this.fault ? ["Gateway's error", h("span", {}, h("code", { class: "bad-text" }, this.fault), h("span", { class: "muted" }, " (what to do: ", h("code", {}, `vitalgate explain ${this.fault}`), ")"))] : null,
       ["First byte", milliseconds(this.headAt)],
       this.stream ? ["Events", `${this.events}${this.events > SHOWN_EVENTS ? ` (the last ${SHOWN_EVENTS} are shown)` : ""}`] : null,
       ["In all", milliseconds(this.ended)],
