@@ -11,7 +11,7 @@ from registry.errors import StoreUnavailable
 MISS_SECONDS: Final = 1.0
 """So long nobody asks again about an agent that was not there; by then the change feed tells."""
 MOST_MISSES: Final = 1000
-MOST_AT_ONCE: Final = 16
+MOST_AT_ONCE: Final = 1000
 
 
 class Lookups:

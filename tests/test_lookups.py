@@ -62,7 +62,7 @@ async def test_so_many_at_once_and_so_many_misses_at_most() -> None:
     """Whoever calls random ids can neither flood the store nor fill the memory."""
     asked, clock = Asked(), ManualClock()
     lookups = Lookups(asked, clock.clock.monotonic)
-    looking = [asyncio.ensure_future(lookups.look(f"a{number}")) for number in range(100)]
+    looking = [asyncio.ensure_future(lookups.look(f"a{number}")) for number in range(2 * MOST_AT_ONCE)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert len(asked.ids) == MOST_AT_ONCE

@@ -432,6 +432,20 @@ async def test_misses_are_asked_for_once_and_known_agents_never(shared_valkey: V
     await registry.close()
 
 
+async def test_many_who_ask_for_what_is_nowhere_hide_nobody(shared_valkey: Valkey, prefix: str) -> None:
+    """They share their questions: what was answered elsewhere is found, and the store is asked little."""
+    async with registries(*[shared_valkey.url] * 2, prefix=prefix) as (a, b):
+        store: Any = b._store
+        before = store.link.commands
+        flood = [asyncio.ensure_future(b.find(f"nowhere-{number}")) for number in range(150)]
+        for number in range(20):
+            flood += [asyncio.ensure_future(b.find(f"nowhere-{number}-{turn}")) for turn in range(150)]
+            await a.register(card(f"a{number}"), None)
+            assert await b.find(f"a{number}") is not None
+        assert await asyncio.gather(*flood) == [None] * len(flood)
+        assert store.link.commands - before < len(flood) / 20
+
+
 async def test_an_agent_that_seems_over_here_may_live(shared_valkey: Valkey, prefix: str) -> None:
     """Its renewal at the other node is on the way, or was lost."""
     async with registries(*[shared_valkey.url] * 2, prefix=prefix, ttl=0.5) as (a, b):

@@ -209,8 +209,7 @@ class Feed:
                 self._held = []
             version, text = await self._link.run(scripts.LIST)
             listed = [one async for one in _lines(text.decode())]
-            for ids in _chunks(self._mirror.unknown(listed)):
-                await self.read(*ids)
+            await self.read(*self._mirror.unknown(listed))
             await self._settle(listed, int(version))
             held, self._held = self._held, None
         for message in held:
@@ -234,6 +233,10 @@ class Feed:
         Raises:
             StoreUnavailable: no answer.
         """
+        for chunk in _chunks(ids):
+            await self._read_some(chunk)
+
+    async def _read_some(self, ids: Sequence[str]) -> None:
         version, *rows = await self._link.run(scripts.READ, *ids)
         found = set()
         for row in rows:

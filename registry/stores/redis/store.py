@@ -18,6 +18,7 @@ from registry.stores.redis import scripts
 from registry.stores.redis.feed import Feed
 from registry.stores.redis.link import Link
 from registry.stores.redis.mirror import Mirror, Row, Term, owner_text
+from registry.stores.redis.questions import Questions
 from registry.stores.redis.renewals import Renewals
 
 
@@ -38,6 +39,7 @@ class RedisStore:
         self._mirror = Mirror(self.link.local, self._tell)
         self._renewals = Renewals(self.link, self._mirror)
         self._feed = Feed(self.link, self._mirror, clock.monotonic, self._tell)
+        self._questions = Questions(self._feed.read)
 
     def watch(self, listener: Callable[[News], None]) -> None:
         """See `Store.watch`."""
@@ -103,7 +105,7 @@ class RedisStore:
 
     async def get(self, agent_id: str) -> Registration | None:
         """See `Store.get`. Asks the server."""
-        await self._feed.read(agent_id)
+        await self._questions.ask(agent_id)
         known = self._mirror.entries.get(agent_id)
         return None if known is None else known.registration
 
