@@ -40,7 +40,7 @@ class Page {
     this.path = `agents/${id}`;
     this.status = h("span", { class: "row", role: "status" });
     this.name = h("p", { class: "muted" });
-    this.gone = h("p", { class: "note bad", role: "alert", hidden: true }, "It is not registered any more.");
+    this.gone = h("p", { class: "note bad", role: "alert", hidden: true }, "It is not registered (any more): a registration ends when heartbeats stop.");
     this.check = h("button", { class: "button primary", type: "button", on: { click: () => this.checkNow() } }, "Check now");
     this.tiles = Object.fromEntries(["Heartbeat", "Calls/s", "Errors, 30 s", "p50", "p95", "Open streams", "Calls so far"].map((title) => [title, h("span", { class: "value number" }, "–")]));
     this.ladder = h("div");
