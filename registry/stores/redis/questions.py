@@ -1,4 +1,4 @@
-"""Look-ups in bulk: what is asked during one question is the next; however many ask, it is one command at a time."""
+"""Look-ups in bulk: what is asked during one question is the next: one command at a time, however many ask."""
 
 from __future__ import annotations
 
