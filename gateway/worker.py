@@ -56,6 +56,8 @@ class Worker:
             while (found := await receive(reader)) is not None:
                 if found[0] is Kind.PAGE:
                     self._say(Kind.PAGE, await _written(page))
+                elif found[0] is Kind.ALIVE:
+                    self._say(Kind.ALIVE)
                 elif found[0] is Kind.SPREAD:
                     lifecycle.hang_up()
         finally:

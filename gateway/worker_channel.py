@@ -22,6 +22,8 @@ class Kind(Enum):
     """From the worker: it cannot start, and why, in one line."""
     PAGE = b"P"
     """From the parent: the metrics, please. From the worker: here they are; empty: there are none."""
+    ALIVE = b"L"
+    """From the parent: does the event loop turn? From the worker: it does."""
     SETTINGS = b"S"
     """From the worker: it has read the settings again, and these hold now."""
     SPREAD = b"A"

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,13 +26,12 @@ from gateway.listeners import Listeners, announce, bind_api, bind_metrics
 from gateway.logs import Logs
 from gateway.rest import Receive, Scope, Send, serve_metrics
 from gateway.settings import Settings
-from gateway.worker_channel import Handover, Kind, frame, receive, streams
+from gateway.worker_channel import Handover
 from gateway.worker_pages import merged
+from gateway.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
-PAGE_SECONDS: Final = 3.0
-"""What a worker has for writing its metrics; then the page is made without it."""
 END_SECONDS: Final = 4.9
 """What workers have after delay and drain before they are killed (contract 8: 5 s in all)."""
 FIRST_PAUSE: Final = 0.1
@@ -101,7 +99,7 @@ class Workers:
         self._signal = 0
         self._failure: str | None = None
         self._all_ready = asyncio.Event()
-        self._workers = [_Worker(number, self) for number in range(count)]
+        self._workers = [WorkerProcess(number, self) for number in range(count)]
 
     async def run(self) -> int:
         """Run the workers until a signal comes; give the exit code.
@@ -149,7 +147,7 @@ class Workers:
 
     # -- what workers report
 
-    def ready(self, worker: _Worker) -> None:
+    def ready(self, worker: WorkerProcess) -> None:
         """Note that a worker serves."""
         if not self._all_ready.is_set() and all(one.ready for one in self._workers):
             self._all_ready.set()
@@ -162,7 +160,7 @@ class Workers:
         log = settings.log
         self._logs.change(level=log.level, form=log.format, calls=log.calls)
 
-    def spread(self, sender: _Worker) -> None:
+    def spread(self, sender: WorkerProcess) -> None:
         """Have the other workers read the settings again."""
         for worker in self._workers:
             if worker is not sender:
@@ -177,7 +175,7 @@ class Workers:
 
     # -- their lives
 
-    async def _keep(self, worker: _Worker) -> None:
+    async def _keep(self, worker: WorkerProcess) -> None:
         """Run a worker, and again when it ends, until all shall end."""
         pause = FIRST_PAUSE
         while not self._ended.is_set():
@@ -268,113 +266,3 @@ class Workers:
         pages = await asyncio.gather(*(worker.page() for worker in self._workers))
         restarts = {worker.number: worker.restarts for worker in self._workers}
         return merged(dict(enumerate(pages)), restarts).encode()
-
-
-class _Worker:
-    """One worker, over all its processes."""
-
-    def __init__(self, number: int, parent: Workers) -> None:
-        self.number = number
-        self.restarts = 0
-        self.ready = False
-        self.pid = 0
-        self._parent = parent
-        self._process: asyncio.subprocess.Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._page: asyncio.Future[str | None] | None = None
-        self._hung_up = False
-
-    async def run(self) -> str:
-        """Start a process and wait for its end; give why it ended."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = await self._start(theirs)
-        self.pid = self._process.pid
-        if self._parent.ending:
-            self.send_signal(signal.SIGTERM)
-        reader, self._writer = await streams(ours)
-        try:
-            failure = await self._listen(reader)
-            code = await self._process.wait()
-        finally:
-            self.send_signal(signal.SIGKILL)  # nothing, if it has ended
-            self.ready, self._process = False, None
-            self._writer.close()
-            self._answer(None)
-        return failure or f"worker {self.number} (pid {self.pid}) was ended by {_cause(code)}"
-
-    async def _start(self, channel: socket.socket) -> asyncio.subprocess.Process:
-        handover = self._parent.handover(self.number)
-        passed = [channel.fileno()] if handover.listener is None else [channel.fileno(), handover.listener]
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "gateway.worker", str(channel.fileno())),
-            stdin=asyncio.subprocess.PIPE,
-            pass_fds=passed,
-            process_group=0,  # Ctrl-C reaches the parent alone, which passes it on once
-        )
-        stdin = cast(asyncio.StreamWriter, process.stdin)
-        stdin.write(msgspec.json.encode(handover))
-        with contextlib.suppress(ConnectionError):  # it has ended already, which will be noticed
-            await stdin.drain()
-        stdin.close()
-        return process
-
-    async def _listen(self, reader: asyncio.StreamReader) -> str:
-        """Hear what the worker says until it ends; give the failure that it reported."""
-        failure = ""
-        while (found := await receive(reader)) is not None:
-            kind, payload = found
-            if kind is Kind.READY:
-                self.ready = True
-                if self._hung_up:
-                    self.hang_up()
-                self._parent.ready(self)
-            elif kind is Kind.PAGE:
-                self._answer(payload.decode() if payload else None)
-            elif kind is Kind.SETTINGS:
-                self._parent.took(Settings(**msgspec.json.decode(payload)))
-            elif kind is Kind.SPREAD:
-                self._parent.spread(self)
-            elif kind is Kind.FAILED:
-                failure = payload.decode(errors="replace")
-        return failure
-
-    def send_signal(self, number: int) -> None:
-        """Signal the process, if there is one."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
-
-    def hang_up(self) -> None:
-        """Have it read the settings again, as soon as it serves."""
-        self._hung_up = not self.ready
-        if self.ready and self._writer is not None:
-            self._writer.write(frame(Kind.SPREAD))  # no signal: under nohup that is ignored
-
-    async def page(self) -> str | None:
-        """Ask for the metrics; None if they do not come in time. A hung worker is asked once."""
-        if not self.ready or self._writer is None:
-            return None
-        if self._page is None:
-            self._page = asyncio.get_running_loop().create_future()
-            self._writer.write(frame(Kind.PAGE))
-        try:
-            async with asyncio.timeout(PAGE_SECONDS):
-                return await asyncio.shield(self._page)
-        except TimeoutError:
-            return None
-
-    def _answer(self, page: str | None) -> None:
-        if self._page is not None:
-            self._page.set_result(page)
-            self._page = None
-
-
-def _cause(code: int) -> str:
-    """What ended a process, from its exit code as subprocess gives it."""
-    if code >= 0:
-        return f"itself with exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"

@@ -22,6 +22,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway import worker_process
 from gateway.settings import Settings, load
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
@@ -227,6 +228,23 @@ async def test_a_worker_that_hangs_is_left_out_of_the_scrape_and_killed_at_the_e
         os.kill(hung, signal.SIGSTOP)
         assert await gateway.stop() == 0
         await eventually(lambda: not command(hung), 1)
+
+
+@pytest.mark.long
+async def test_a_worker_that_hangs_for_long_is_killed_and_started_again(
+    tmp_path: Path, shared_valkey: Valkey, prefix: str
+) -> None:
+    """The kernel gives a hung worker its part of the connections, and they would wait for ever."""
+    async with Gateway(tmp_path, shared_valkey, prefix) as gateway:
+        hung = gateway.workers()[0]
+        os.kill(hung, signal.SIGSTOP)
+        async with asyncio.timeout(worker_process.ALIVE_SECONDS * (worker_process.ASKED_BEFORE_KILLED + 2)):
+            while not gateway.events("worker serves again"):
+                await gateway.lines.reach(len(gateway.lines) + 1, 60)
+        assert [line["pid"] for line in gateway.events("a worker hangs, and is killed")] == [hung]
+        for _ in range(20):
+            async with httpx.AsyncClient(base_url=gateway.api, trust_env=False) as http:
+                assert (await http.get("/live")).status_code == 200
 
 
 async def test_workers_end_with_their_parent(tmp_path: Path, shared_valkey: Valkey, prefix: str) -> None:
