@@ -122,6 +122,12 @@ async def test_colours_follow_the_system_until_somebody_chooses(browser: Browser
         assert await page.evaluate(background) == dark
 
 
+async def test_where_nobody_is_registered_it_says_how_to_begin_here(browser: Browser) -> None:
+    """At this gateway, wherever it listens, and not at the one that the command takes by default."""
+    async with running() as gateway, opened(browser, gateway.api, "#/agents") as page:
+        await expect(page.get_by_text(f"vitalgate demo --gateway {gateway.api}", exact=True)).to_be_visible()
+
+
 async def test_the_keyboard_is_enough(browser: Browser, fleet: Fleet) -> None:
     async with opened(browser, fleet.api, "#/agents") as page:
         await expect(row(page, "echo")).to_be_visible()

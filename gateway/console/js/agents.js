@@ -1,5 +1,6 @@
 // All agents: how they are, how fast they answer, and which of them need somebody.
 
+import { url } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { age, milliseconds, number, percent } from "./format.js";
 import { byClass, failed, total } from "./outcomes.js";
@@ -127,7 +128,7 @@ function nobody() {
   return h("div", { class: "card empty stack" },
     h("h2", {}, "No agent is registered"),
     h("p", {}, "An agent that registers appears here at once. One to try:"),
-    h("p", {}, h("code", {}, "vitalgate demo")),
+    h("p", {}, h("code", {}, `vitalgate demo --gateway ${url("").replace(/\/$/, "")}`)),
   );
 }
 
