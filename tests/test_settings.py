@@ -300,8 +300,14 @@ def test_every_mistake_of_every_source_is_named_at_once(file) -> None:
             "FILE:1: registry.url: must name one host; several are for redis+sentinel://",
         ),
         ("registry: {key_prefix: 'a b'}\n", "FILE:1: registry.key_prefix: must be visible ASCII without blanks"),
-        ("registry: {url: 'sqlite:///'}\n", "FILE:1: registry.url: must be memory://, sqlite:///FILE or a redis:// URL"),
-        ("registry: {url: /tmp/x.db}\n", "FILE:1: registry.url: must be memory://, sqlite:///FILE or a redis:// URL"),
+        (
+            "registry: {url: 'sqlite:///'}\n",
+            "FILE:1: registry.url: must be memory://, sqlite:///FILE or a redis:// URL",
+        ),
+        (
+            "registry: {url: /tmp/x.db}\n",
+            "FILE:1: registry.url: must be memory://, sqlite:///FILE or a redis:// URL",
+        ),
         (
             "upstream: {deny_hosts: [10.0.0.1/8]}\n",
             "FILE:1: upstream.deny_hosts[0]: must be a network such as 10.0.0.0/8",
