@@ -17,6 +17,9 @@ from gateway.watched import Watched
 #: It needs this many agents, and asks so many others before the third failure of one takes it out.
 _ENOUGH: Final = 4
 _WITNESSES: Final = 8
+#: Of so many agents it is judged anew with each result that may matter; of ten times as many, with every tenth:
+#: each judgement goes over all of them, and when a network fails there are as many results.
+_AT_ONCE: Final = 500
 
 _log: Final = logging.getLogger(__name__)
 
@@ -30,10 +33,13 @@ class Doubt:
         self._events = events
         self._timestamp = timestamp
         self.suspects_itself = False
+        self._asked = 0
+        self._most_heard_fail = False
 
     def look(self, now: float, since: float) -> None:
         """Judge by the agents that were heard of since a time (seconds of the loop's clock), or that fail."""
-        self._conclude(_most_fail(self._heard(now, since)))
+        if self._judge(now, since):
+            self._conclude(self._most_heard_fail)
 
     def must_hold(self, watched: Watched, now: float, since: float) -> bool:
         """Judge before an agent is taken out: True: it must not be.
@@ -41,8 +47,18 @@ class Doubt:
         Those asked since its first failure know more of a sudden cut than those asked within two intervals.
         """
         asked = [one for one in self._agents.values() if one.checked >= watched.down_since]
-        self._conclude(_most_fail(self._heard(now, since)) or _most_fail(asked))
+        self._judge(now, since)
+        self._conclude(self._most_heard_fail or _most_fail(asked))
         return self.suspects_itself
+
+    def _judge(self, now: float, since: float) -> bool:
+        """Judge by what was heard, if it is time to; see `_AT_ONCE`."""
+        self._asked += 1
+        if self._asked * _AT_ONCE < len(self._agents):
+            return False
+        self._asked = 0
+        self._most_heard_fail = _most_fail(self._heard(now, since))
+        return True
 
     def _heard(self, now: float, since: float) -> list[Watched]:
         for one in self._agents.values():

@@ -56,6 +56,40 @@ def test_by_what_it_has_found_and_by_all(groups: list[tuple[int, Evidence, bool]
     assert judged.must_hold(failing, NOW, RECENTLY) is suspects
 
 
+def test_of_very_many_agents_not_every_result_is_a_reason_to_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a network fails there are as many results as agents: work that grows with the square stops the loop."""
+    judged, agents = doubt((1400, Evidence.DOWN, True), (1100, Evidence.GOOD, True))
+    judgements = 0
+    heard = judged._heard
+
+    def counted(now: float, since: float) -> list[Watched]:
+        nonlocal judgements
+        judgements += 1
+        return heard(now, since)
+
+    monkeypatch.setattr(judged, "_heard", counted)
+    for _ in range(100):
+        judged.look(NOW, RECENTLY)
+    assert judgements == 20
+    assert judged.suspects_itself
+    for one in list(agents.values())[:400]:
+        one.evidence = Evidence.GOOD
+    for _ in range(5):  # it is not missed
+        judged.look(NOW, RECENTLY)
+    assert not judged.suspects_itself
+
+
+def test_a_sudden_cut_is_seen_by_those_asked_since_however_many_there_are() -> None:
+    """What must hold an agent in service is judged each time, by those asked since its first failure."""
+    judged, agents = doubt((10, Evidence.DOWN, True), (2990, Evidence.GOOD, True))
+    first = agents["agent-0"]
+    for one in agents.values():
+        one.checked = 995.0 if one.evidence is Evidence.DOWN else 985.0
+    for _ in range(20):
+        judged.look(NOW, RECENTLY)
+        assert judged.must_hold(first, NOW, RECENTLY)
+
+
 def test_only_agents_of_its_own_are_asked_as_witnesses() -> None:
     """Others' agents are theirs to ask: each is checked by one node."""
     judged, agents = doubt((1, Evidence.DOWN, True), (12, Evidence.GOOD, True))
