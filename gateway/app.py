@@ -237,7 +237,10 @@ def _application(
                 terms,
                 logs,
                 reload,
-                [*_handoff(proxy, upstream), *_looking(listeners, registry, health, proxy, upstream, reload)],
+                [
+                    *_handoff(proxy, upstream, settings),
+                    *_looking(listeners, registry, health, proxy, upstream, reload),
+                ],
             ),
             gate,
             metrics,
@@ -288,8 +291,8 @@ def _rest(
     )
 
 
-def _handoff(proxy: Proxy, upstream: Upstream) -> list[Router]:
-    return handoff_routes(proxy, ProbeTransport(upstream), f"vitalgate/{VERSION}")
+def _handoff(proxy: Proxy, upstream: Upstream, settings: Settings) -> list[Router]:
+    return handoff_routes(proxy, ProbeTransport(upstream), f"vitalgate/{VERSION}", calls=settings.a2a.enable)
 
 
 def _looking(

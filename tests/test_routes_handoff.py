@@ -534,6 +534,17 @@ async def test_who_may(there: Sent) -> None:
     assert there.sends[0].header("x-kubemq-caller-id") == "alice"
 
 
+async def test_where_agents_are_not_called_nothing_is_sent_to_them(tmp_path: Path) -> None:
+    """Contract 1: `a2a.enable: false`; the store may still hold agents of another time."""
+    store = {"url": f"sqlite:///{tmp_path / 'registry.db'}"}
+    async with running(registry=store) as gateway:
+        await gateway.register("http://127.0.0.1:1/")
+        await ask(gateway, answer={"agent_id": "echo"})
+    async with running(registry=store, a2a={"enable": False}) as gateway:
+        assert await ask(gateway, 404, answer={"agent_id": "echo"}) == {"error": "agent not found"}
+        assert (await ask(gateway))["artifact_text"] == ACCEPTED
+
+
 async def test_nobody_is_no_agent(there: Sent) -> None:
     assert await there.ask(404, answer={"agent_id": "nobody"}) == {"error": "agent not found"}
 

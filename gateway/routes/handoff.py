@@ -27,13 +27,16 @@ _READ: Final = [HttpMethod.GET, HttpMethod.HEAD]
 _FRESH: Final = {"Cache-Control": "no-store"}
 
 
-def handoff_routes(proxy: Proxy, transport: httpx.AsyncBaseTransport, user_agent: str) -> list[Router]:
+def handoff_routes(
+    proxy: Proxy, transport: httpx.AsyncBaseTransport, user_agent: str, *, calls: bool = True
+) -> list[Router]:
     """Make the handlers.
 
     Args:
         proxy: Finds agents, and knows what is in flight.
         transport: The gateway's connections; what is sent goes out there.
         user_agent: What the gateway calls itself.
+        calls: Agents are called here (`a2a.enable`); otherwise nothing is sent to them either.
     """
 
     @route(
@@ -71,7 +74,7 @@ def handoff_routes(proxy: Proxy, transport: httpx.AsyncBaseTransport, user_agent
                 client=client,
             )
             raise Forbidden("the policy does not let you call this agent")
-        peer = proxy.peers.find(agent_id.encode())
+        peer = proxy.peers.find(agent_id.encode()) if calls else None
         if peer is None:
             raise NotFound
         document = await sent(form, peer, Route(transport, proxy.lifecycle, told(identity)))
