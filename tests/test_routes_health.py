@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from gateway.health_metrics import export
 from gateway.lifecycle import Lifecycle
 from gateway.metrics import Metrics
+from gateway.monitor import Monitor
 from gateway.own_health import own_health
 from healthcheck.document import schema
 from healthcheck.model import Status
@@ -25,7 +28,7 @@ from tests.fakes.certs import Authority
 from tests.fakes.health_peer import A2APeer
 from tests.fakes.monitored import HealthRules, card_of, monitored
 from tests.fakes.ports import refusing_port
-from tests.fakes.running import Running, running
+from tests.fakes.running import Running, eventually, running
 
 ON = {"enable": True, "interval_seconds": 3600}
 
@@ -137,11 +140,22 @@ async def test_fifty_requests_cause_one_probe() -> None:
         peer.rpc["GetTask"] = reply.after(gate, reply.error(-32001, "task not found"))
         asked = [asyncio.create_task(check(gateway, "peer")) for _ in range(50)]
         await peer.received(before + 1)
-        await asyncio.sleep(0.2)
+        await eventually(lambda: _waiting_for_a_check() == 50, within=20)
         gate.set()
         answers = await asyncio.gather(*asked)
         assert len({answer["checked_at"] for answer in answers}) == 1
         assert len(peer.requests) == before + 2  # the look-up and the card
+
+
+def _waiting_for_a_check() -> int:
+    """How many tasks of this loop, where the gateway runs too, stand in `Monitor.check`."""
+    return sum(Monitor.check.__code__ in _standing_in(task.get_coro()) for task in asyncio.all_tasks())
+
+
+def _standing_in(awaited: Any) -> Iterator[Any]:
+    while awaited is not None:
+        yield getattr(awaited, "cr_code", None)
+        awaited = getattr(awaited, "cr_await", None)
 
 
 @pytest.mark.parametrize("agent_id", ["register", "heartbeat", "deregister", "health"])
@@ -277,14 +291,16 @@ async def test_a_scrape_of_a_thousand_agents_is_cheap() -> None:
         for number in range(1000):
             await it.register(f"http://127.0.0.1:9/{number}", f"agent-{number}")
         await it.metrics.page()
-        loop = asyncio.get_running_loop()
         times = []
         for _ in range(5):
-            began = loop.time()
+            began = time.thread_time()  # what it costs, however busy the machine is
             page = await it.metrics.page()
-            times.append(loop.time() - began)
+            times.append(time.thread_time() - began)
         assert page.count(b"vitalgate_agent_health{") == 6000
-        assert min(times) < 0.08
+        assert min(times) < 0.04
+        for family in ("agent_health", "agent_routing"):
+            read = next(read for head, read in it.metrics._families if f"vitalgate_{family} " in head)
+            assert all(one is other for one, other in zip(read(), read(), strict=True)), family
 
 
 # -- the gateway itself
