@@ -38,6 +38,7 @@ def handoff_routes(
         user_agent: What the gateway calls itself.
         calls: Agents are called here (`a2a.enable`); otherwise nothing is sent to them either.
     """
+    own = {"Via": proxy.via.decode(), "User-Agent": user_agent}
 
     @route(
         "/examples",
@@ -77,7 +78,7 @@ def handoff_routes(
         peer = proxy.peers.find(agent_id.encode()) if calls else None
         if peer is None:
             raise NotFound
-        document = await sent(form, peer, Route(transport, proxy.lifecycle, told(identity)))
+        document = await sent(form, peer, Route(transport, proxy.lifecycle, _told(identity, own)))
         state = document["trace"]["final_state"]
         outcome = "ok" if document["trace"]["sends"] else "failed" if state == "unreachable" else "refused"
         proxy.logs.audit(
@@ -85,12 +86,13 @@ def handoff_routes(
         )
         return document
 
-    def told(identity: Identity) -> Mapping[str, str]:
-        """What the agent is told of who asks, as with every call (contract 2.2)."""
-        name, _, value = caller_line(identity.name).decode().rstrip().partition(": ")
-        return {name: value, "Via": proxy.via.decode(), "User-Agent": user_agent}
-
     return [Router("/handoff", route_handlers=[shown, trace], exception_handlers=REFUSALS)]
+
+
+def _told(identity: Identity, own: Mapping[str, str]) -> Mapping[str, str]:
+    """What the agent is told of who asks, as with every call (contract 2.2)."""
+    name, _, value = caller_line(identity.name).decode().rstrip().partition(": ")
+    return {name: value, **own}
 
 
 def _answer(document: Mapping[str, Any]) -> Response[bytes]:
