@@ -86,7 +86,7 @@ _STATUSES: Final[Mapping[int, tuple[int, str]]] = {
     421: (ERROR, REMEDIES["HOST_NOT_ALLOWED"].action),
     429: (ERROR, "wait; limits.requests_per_second and registrations_per_minute say how often"),
     500: (ERROR, "the gateway's operator must look at its log"),
-    503: (ERROR, "try again later; the gateway's operator must look at its store"),
+    503: (ERROR, "try again later; if it stays so, the gateway's operator must look at its store and its log"),
 }
 
 
