@@ -209,14 +209,14 @@ class Lines:
 
 
 def described(name: str, data: Document) -> str:
-    """An event in words: when, what, and what became of it."""
+    """An event in words: when, what, and what changed."""
     words = [str(data.get("at", "-")), name]
     if name == "registry":
         words += [str(data.get("agent_id")), str(data.get("change"))]
     elif name == "health":
         words.append(str(data.get("agent_id")))
-        pairs = [("previous_status", "status"), ("previous_routing", "routing")]
-        words += [f"{data.get(before)}->{data.get(after)}" for before, after in pairs]
+        pairs = [(data.get(f"previous_{name}"), data.get(name)) for name in ("status", "routing")]
+        words += [f"{before}->{after}" for before, after in pairs if before != after]
     else:
         words += [f"{key}={value}" for key, value in data.items() if key != "at"]
     return " ".join(words)
