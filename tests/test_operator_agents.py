@@ -309,6 +309,25 @@ async def test_watch_writes_a_line_for_each_event(gateway: Running) -> None:
     assert len(lines) == 2
 
 
+@pytest.mark.parametrize(
+    ("status", "routing", "words"),
+    [
+        (("UNKNOWN", "HEALTHY"), ("unchecked", "in_service"), "UNKNOWN->HEALTHY unchecked->in_service"),
+        (("UNKNOWN", "UNREACHABLE"), ("unchecked", "unchecked"), "UNKNOWN->UNREACHABLE"),
+        (("HEALTHY", "HEALTHY"), ("in_service", "out_of_service"), "in_service->out_of_service"),
+    ],
+)
+def test_watch_says_only_what_changed(status: tuple[str, str], routing: tuple[str, str], words: str) -> None:
+    """Health contract 7: an event tells of a status, a routing, or both."""
+    data = {
+        "agent_id": "weather",
+        "at": "2026-11-30T16:41:55Z",
+        **dict(zip(("previous_status", "status"), status, strict=True)),
+        **dict(zip(("previous_routing", "routing"), routing, strict=True)),
+    }
+    assert watch.described("health", data) == f"2026-11-30T16:41:55Z health weather {words}"
+
+
 async def test_watch_as_json(gateway: Running) -> None:
     watching = asyncio.create_task(vitalgate("agents", "watch", "--json", "--count", "1", url=gateway.api))
     while not watching.done():
@@ -421,6 +440,7 @@ async def test_nodes(gateway: Running) -> None:
     [row] = [line.split() for line in done.out.splitlines()[1:]]
     assert row[:4] == [node["id"], node["host"], str(node["pid"]), node["version"]]
     assert row[5:8] == ["yes", "yes", node["address"]]
+    assert "  THIS ONE  " in done.out.splitlines()[0]  # as the console calls it
     assert "agents=0" in row
 
 

@@ -344,7 +344,7 @@ def _order(given: dict[str, Any], endpoint: Any) -> Any:
 def nodes(**given: Any) -> None:
     """Show the nodes of the cluster that the gateway belongs to.
 
-    A gateway whose registry is no Redis or Valkey is a cluster of one.
+    A gateway whose registry is no Redis or Valkey is a cluster of one. "This one" is the node that answers.
 
     \b
     Examples:

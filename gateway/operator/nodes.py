@@ -18,7 +18,7 @@ _NODES: Final = (
     Column("VERSION", whole=True),
     Column("UP", whole=True),
     Column("CHECKS", whole=True),
-    Column("ASKED", whole=True),
+    Column("THIS ONE", whole=True),
     Column("ADDRESS"),
     Column("LOAD"),
 )
@@ -41,10 +41,10 @@ def show_nodes(endpoint: Endpoint, seconds: float, as_json: bool) -> None:
         output.say("the node that was asked has no contact with the store: what it shows of others may be old")
 
 
-def _node(one: Document, asked: object) -> Sequence[object]:
+def _node(one: Document, own: object) -> Sequence[object]:
     load = [f"{name}={value}" for name, value in mapping(one.get("load")).items()]
     known = [one.get(name) for name in ("id", "host", "pid", "version")]
-    flags = [one.get("checking"), one.get("id") == asked]
+    flags = [one.get("checking"), one.get("id") == own]
     return [*known, age(one.get("started_at")), *flags, one.get("address"), " ".join(load)]
 
 
