@@ -35,13 +35,19 @@ async def opened(
     size: tuple[int, int] = DESK,
     scheme: Any = "light",
     expected: tuple[str, ...] = (),
+    still: bool = False,
 ) -> AsyncIterator[Page]:
     """The console at an address (`#/...`). Fails at the end if anything went wrong in the page.
 
-    `expected` are pieces of console messages that belong to the test: browsers report each 401.
+    `expected` are pieces of console messages that belong to the test: browsers report each 401. `still`: for
+    `judged`, to which a colour on its way to another one would be a finding.
     """
     width, height = size
-    context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context = await browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        reduced_motion="reduce" if still else "no-preference",
+    )
     await context.add_init_script(_TELL)
     page = await context.new_page()
     page.set_default_timeout(15_000)

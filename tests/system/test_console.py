@@ -94,7 +94,7 @@ async def test_everybody_can_use_every_view(
     browser: Browser, fleet: Fleet, scheme: str, size: tuple[int, int]
 ) -> None:
     """axe-core finds nothing, in light and dark; on a phone nothing sticks out."""
-    async with opened(browser, fleet.api, size=size, scheme=scheme) as page:
+    async with opened(browser, fleet.api, size=size, scheme=scheme, still=True) as page:
         for view in VIEWS:
             await page.goto(f"{fleet.api}/{view}")
             await expect(page.locator("h1")).to_be_visible()
