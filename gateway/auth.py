@@ -157,7 +157,7 @@ class Authenticator:
         claims = self._claims(found[1])
         expires = _check_times(claims, self._clock(), self._terms.leeway)
         _check_issuer(claims, self._terms)
-        identity = self._identity(claims)
+        identity = self._identity(claims, expires + self._terms.leeway)
         if self._clock() < expires:
             self._remember(authorization, identity, expires)
         return identity
@@ -188,14 +188,14 @@ class Authenticator:
         if not any(key.verifies(algorithm, signed, signature) for key in keys):
             raise UnknownKeyError if kid is None else InvalidTokenError
 
-    def _identity(self, claims: Mapping[str, Any]) -> Identity:
+    def _identity(self, claims: Mapping[str, Any], until: float) -> Identity:
         principal = claims.get(self._terms.principal_claim)
         if not isinstance(principal, str) or not 0 < len(principal) <= LONGEST_PRINCIPAL:
             raise InvalidTokenError
         if principal == ANONYMOUS_NAME or _SURROGATE(principal) or "\0" in principal:
             raise InvalidTokenError
         grants = EVERYTHING if self._policy is None else self._policy.grants(principal, _scopes(claims))
-        return Identity(principal, principal, grants)
+        return Identity(principal, principal, grants, until)
 
     def _remember(self, authorization: bytes, identity: Identity, expires: float) -> None:
         if len(self._known) >= MOST_REMEMBERED:

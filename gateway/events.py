@@ -12,8 +12,9 @@ import re
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -79,11 +80,13 @@ class Events:
         finally:
             self.readers -= 1
 
-    async def read(self, last_id: str | None = None) -> AsyncIterator[Event]:
-        """Give events for ever: those after `last_id`, or from now on."""
+    async def read(self, last_id: str | None = None, seconds: float = inf) -> AsyncIterator[Event]:
+        """Give events for so long: those after `last_id`, or from now on."""
+        clock = asyncio.get_running_loop().time
+        end = None if seconds == inf else clock() + seconds
         place = self._count if last_id is None else self._place(last_id)
         began = self._interruptions
-        while not self._closed and began == self._interruptions:
+        while not self._closed and began == self._interruptions and (end is None or clock() < end):
             if place is None or place < self._count - len(self._buffer):
                 place = self._count
                 yield Event(self._id(place), RESYNC, "{}")
@@ -91,7 +94,9 @@ class Events:
                 place += 1
                 yield self._buffer[place - self._count - 1]
             else:
-                await self._news.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(end):
+                        await self._news.wait()
 
     def _place(self, last_id: str) -> int | None:
         """How many events a reader has seen, or None if its id says nothing here."""

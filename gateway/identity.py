@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 #: The name of whoever calls while authentication is off; no token may bear it.
@@ -52,11 +53,13 @@ class Identity:
         name: The principal, as agents, logs and the registry see it.
         owner: The same where something is owned; None without authentication: then nobody owns anything.
         grants: What it may do.
+        until: When its token is good no more, in seconds since 1970.
     """
 
     name: str
     owner: str | None
     grants: Grants = field(default=EVERYTHING, repr=False)
+    until: float = inf
 
 
 ANONYMOUS: Final = Identity(ANONYMOUS_NAME, None)

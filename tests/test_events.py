@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +13,7 @@ import pytest
 
 from gateway.events import Event, Events
 from gateway.routes import events as routes
+from tests.fakes import issuer
 from tests.fakes.health_peer import A2APeer
 from tests.fakes.monitored import card_of
 from tests.fakes.running import Running, running
@@ -155,6 +157,17 @@ async def test_readers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
                 await asyncio.sleep(0.01)
         async with listening(gateway):
             assert await readers() == 1
+
+
+async def test_a_feed_ends_with_its_token() -> None:
+    """Contract 6.1: who opened it an hour ago with a token for a minute reads on no more."""
+    auth = {"enable": True, "secret_env": "JWT_SECRET", "leeway_seconds": 0}
+    async with running(environ={"JWT_SECRET": issuer.SECRET}, auth=auth) as gateway:
+        short = issuer.bearer(issuer.token(issuer.SECRET, exp=time.time() + 1.5))
+        async with asyncio.timeout(15):
+            async with listening(gateway, **short) as events:
+                assert [event async for event in events] == []
+        assert (await gateway.client.get("/events", headers=short)).status_code == 401
 
 
 async def test_the_drain_ends_open_feeds_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Final, cast
 
@@ -11,6 +12,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from gateway.events import MOST_READERS, Events
+from gateway.identity import ANONYMOUS, Identity
 from gateway.routes import problem
 
 #: A comment follows this many seconds of silence, so that proxies keep the connection.
@@ -33,9 +35,10 @@ def event_routes(events: Events) -> list[HTTPRouteHandler]:
         if events.readers >= MOST_READERS:
             return problem(503, "too many readers of events", headers=_LATER).to_asgi_response(None, request)
         last_id = request.headers.get("last-event-id")
+        caller = cast("Identity", request.scope.get("vitalgate.identity", ANONYMOUS))
         headers = {"Cache-Control": "no-cache, no-transform"}
         response = EventSourceResponse(
-            _written(events, last_id),
+            _written(events, last_id, caller.until - time.time()),
             headers=headers,
             ping=KEEPALIVE_SECONDS,
             sep="\n",
@@ -56,7 +59,7 @@ def _keepalive() -> ServerSentEvent:
     return ServerSentEvent(comment="keepalive", sep="\n")
 
 
-async def _written(events: Events, last_id: str | None) -> AsyncIterator[ServerSentEvent]:
+async def _written(events: Events, last_id: str | None, seconds: float) -> AsyncIterator[ServerSentEvent]:
     yield ServerSentEvent(comment="connected", retry=2000, sep="\n")  # the head goes out at once
-    async for event in events.read(last_id):
+    async for event in events.read(last_id, seconds):
         yield ServerSentEvent(event.data, event=event.name, id=event.id, sep="\n")
