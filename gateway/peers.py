@@ -105,6 +105,11 @@ class Peers:
             return None
         return None if agent is None else self._remember(segment, agent, peer)
 
+    async def look_up(self, agent_id: str) -> Peer | None:
+        """Find a peer; the store is asked if other nodes may know the agent and this one does not."""
+        await self._registry.find(agent_id)
+        return self.find(agent_id.encode())
+
     async def seek(self, path: bytes) -> None:
         """Ask the store about the agent in a path, if other nodes may know it and this one does not."""
         named = _IN_PATH(path)

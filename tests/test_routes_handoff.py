@@ -29,6 +29,9 @@ from tests.fakes.health_peer import A2APeer
 from tests.fakes.issuer import SECRET, bearer, token
 from tests.fakes.running import JSON, Running, eventually, running
 from tests.fakes.sdks import UUID
+from tests.fakes.valkey import Valkey, own_valkey
+
+__all__ = ["own_valkey"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -543,6 +546,18 @@ async def test_where_agents_are_not_called_nothing_is_sent_to_them(tmp_path: Pat
     async with running(registry=store, a2a={"enable": False}) as gateway:
         assert await ask(gateway, 404, answer={"agent_id": "echo"}) == {"error": "agent not found"}
         assert (await ask(gateway))["artifact_text"] == ACCEPTED
+
+
+async def test_an_agent_registered_at_another_node_a_moment_ago_is_known(own_valkey: Valkey) -> None:
+    """Contract 5.2: what one node has answered is true on all at once."""
+    shared = {"url": own_valkey.url}
+    async with running(registry=shared) as one, running(registry=shared) as other:
+        for number in range(3):
+            own_valkey.do("CLIENT", "KILL", "TYPE", "PUBSUB")  # nobody hears of it: it must be asked for
+            await one.register("http://127.0.0.1:9/", f"new-{number}")
+            found = await ask(other, answer={"agent_id": f"new-{number}"})
+            assert found["simulated"] is False, number
+        await ask(other, 404, answer={"agent_id": "nobody"})
 
 
 async def test_nobody_is_no_agent(there: Sent) -> None:

@@ -75,7 +75,7 @@ def handoff_routes(
                 client=client,
             )
             raise Forbidden("the policy does not let you call this agent")
-        peer = proxy.peers.find(agent_id.encode()) if calls else None
+        peer = await proxy.peers.look_up(agent_id) if calls else None
         if peer is None:
             raise NotFound
         document = await sent(form, peer, Route(transport, proxy.lifecycle, _told(identity, own)))
