@@ -194,7 +194,7 @@ async def test_a_known_head_is_no_pass(gateway: Running, agent: FaultAgent) -> N
 # --- agents ---
 
 
-@reply._behaviour
+@reply.behaviour
 async def padded(connection: Connection, request: Received, length: int, cut: int | None = None) -> None:
     """An answer of any length, all with the same head; cut in two, if asked."""
     text = b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (b"x" * length)

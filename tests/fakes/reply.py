@@ -1,6 +1,6 @@
 """The behaviours of a `FaultAgent`: each makes one answer, or one failure.
 
-`agent.next(reply.json({"Output": 1}))`, `agent.always(reply.hang())`. `TABLE` holds every maker by name.
+`agent.next(reply.json({"Output": 1}))`, `agent.always(reply.hang())`. `TABLE` holds every maker of this module by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 TABLE: dict[str, Callable[..., Behaviour]] = {}
 
 
-def _behaviour(
+def behaviour(
     run: Callable[Concatenate[Connection, Received, P], Awaitable[None]],
 ) -> Callable[P, Behaviour]:
     """A function of (connection, request, ...) becomes a maker of behaviours with the other arguments."""
@@ -45,7 +45,8 @@ def _behaviour(
         return Behaviour(run.__name__, act)
 
     make.__doc__ = run.__doc__
-    TABLE[run.__name__] = make
+    if run.__module__ == __name__:
+        TABLE[run.__name__] = make
     return make
 
 
@@ -66,7 +67,7 @@ def _on_connect(run: Callable[Concatenate[Connection, P], Awaitable[None]]) -> C
 # -- whole, well-formed answers
 
 
-@_behaviour
+@behaviour
 async def body(
     connection: Connection, request: Received, data: bytes, *, status: int = 200, headers: Headers = JSON
 ) -> None:
@@ -74,7 +75,7 @@ async def body(
     await connection.send(wire(status, headers, data))
 
 
-@_behaviour
+@behaviour
 async def json(
     connection: Connection, request: Received, value: Any, *, status: int = 200, headers: Headers = JSON
 ) -> None:
@@ -82,7 +83,7 @@ async def json(
     await connection.send(wire(status, headers, _json.dumps(value).encode()))
 
 
-@_behaviour
+@behaviour
 async def result(
     connection: Connection, request: Received, value: Any, *, status: int = 200, headers: Headers = JSON
 ) -> None:
@@ -90,7 +91,7 @@ async def result(
     await connection.send(wire(status, headers, rpc(request, "result", value)))
 
 
-@_behaviour
+@behaviour
 async def error(
     connection: Connection,
     request: Received,
@@ -106,13 +107,13 @@ async def error(
     await connection.send(wire(status, headers, rpc(request, "error", value)))
 
 
-@_behaviour
+@behaviour
 async def echo(connection: Connection, request: Received, *, headers: Headers = JSON) -> None:
     """A JSON-RPC result that shows the request as the agent saw it (see `seen`)."""
     await connection.send(wire(200, headers, rpc(request, "result", seen(request))))
 
 
-@_behaviour
+@behaviour
 async def with_id(connection: Connection, request: Received, id: bytes | None, member: str = "result") -> None:
     """A JSON-RPC answer with another id (raw JSON text; None = no id member)."""
     value = b'{"code":-32000,"message":"m"}' if member == "error" else b"{}"
@@ -120,18 +121,18 @@ async def with_id(connection: Connection, request: Received, id: bytes | None, m
     await connection.send(wire(200, JSON, b'{"jsonrpc":"2.0",%s"%s":%s}' % (shown, member.encode(), value)))
 
 
-@_behaviour
+@behaviour
 async def redirect(connection: Connection, request: Received, location: str, *, status: int = 302) -> None:
     await connection.send(wire(status, [("Location", location)], b""))
 
 
-@_behaviour
+@behaviour
 async def no_content(connection: Connection, request: Received) -> None:
     """204: no body and no Content-Length."""
     await connection.send(head(204))
 
 
-@_behaviour
+@behaviour
 async def raw(connection: Connection, request: Received, data: bytes, *, close: bool = False) -> None:
     """Bytes as they are; the connection stays open unless told otherwise."""
     await connection.send(data)
@@ -142,7 +143,7 @@ async def raw(connection: Connection, request: Received, data: bytes, *, close: 
 # -- framing
 
 
-@_behaviour
+@behaviour
 async def chunked(
     connection: Connection,
     request: Received,
@@ -164,7 +165,7 @@ async def chunked(
     await connection.send(f"0\r\n{lines}\r\n".encode("latin-1"))
 
 
-@_behaviour
+@behaviour
 async def until_close(
     connection: Connection,
     request: Received,
@@ -178,7 +179,7 @@ async def until_close(
     connection.close()
 
 
-@_behaviour
+@behaviour
 async def http10(
     connection: Connection, request: Received, data: bytes, *, length: bool = True, keep_alive: bool = False
 ) -> None:
@@ -190,20 +191,20 @@ async def http10(
         connection.close()
 
 
-@_behaviour
+@behaviour
 async def short(connection: Connection, request: Received, data: bytes, *, missing: int = 10) -> None:
     """A Content-Length that promises `missing` bytes more than come, then FIN."""
     await connection.send(wire(200, [*JSON, ("Content-Length", str(len(data) + missing))], data))
     connection.close()
 
 
-@_behaviour
+@behaviour
 async def excess(connection: Connection, request: Received, data: bytes, extra: bytes = b"HTTP/1.1 ") -> None:
     """More bytes than the answer has: they belong to no request."""
     await connection.send(wire(200, JSON, data) + extra)
 
 
-@_behaviour
+@behaviour
 async def two_lengths(connection: Connection, request: Received, data: bytes, second: int | None = None) -> None:
     """Two Content-Length headers, by default contradictory ones."""
     other = len(data) + 1 if second is None else second
@@ -212,14 +213,14 @@ async def two_lengths(connection: Connection, request: Received, data: bytes, se
     )
 
 
-@_behaviour
+@behaviour
 async def length_and_chunked(connection: Connection, request: Received, data: bytes) -> None:
     """Both framings at once."""
     headers = [*JSON, ("Content-Length", str(len(data))), ("Transfer-Encoding", "chunked")]
     await connection.send(head(200, headers) + chunk(data) + LAST_CHUNK)
 
 
-@_behaviour
+@behaviour
 async def interim(
     connection: Connection,
     request: Received,
@@ -233,13 +234,13 @@ async def interim(
     await then.run(connection, request)
 
 
-@_behaviour
+@behaviour
 async def switching(connection: Connection, request: Received, protocol: str = "websocket") -> None:
     """101, and then something that is not HTTP."""
     await connection.send(head(101, [("Connection", "Upgrade"), ("Upgrade", protocol)]) + b"\x81\x02hi")
 
 
-@_behaviour
+@behaviour
 async def huge_header(connection: Connection, request: Received, size: int = 1 << 20, *, end: bool = True) -> None:
     """One header line of `size` bytes; without `end` the head is never finished (until the peer leaves)."""
     await connection.send(b"HTTP/1.1 200 OK\r\nX-Huge: ")
@@ -251,7 +252,7 @@ async def huge_header(connection: Connection, request: Received, size: int = 1 <
     await connection.send(b"\r\nContent-Length: 2\r\n\r\n{}")
 
 
-@_behaviour
+@behaviour
 async def many_headers(connection: Connection, request: Received, count: int = 5000) -> None:
     await connection.send(wire(200, [*JSON, *((f"X-H{n}", "v") for n in range(count))], b"{}"))
 
@@ -259,7 +260,7 @@ async def many_headers(connection: Connection, request: Received, count: int = 5
 # -- content codings
 
 
-@_behaviour
+@behaviour
 async def coded(connection: Connection, request: Received, data: bytes, coding: str = "gzip") -> None:
     """Bytes that are said to be coded; `gzip`, `deflate` and `bomb` of this module make true ones."""
     await connection.send(wire(200, [*JSON, ("Content-Encoding", coding)], data))
@@ -268,7 +269,7 @@ async def coded(connection: Connection, request: Received, data: bytes, coding: 
 # -- slowness and silence
 
 
-@_behaviour
+@behaviour
 async def dribble(
     connection: Connection,
     request: Received,
@@ -286,7 +287,7 @@ async def dribble(
         await connection.send(data[at : at + size])
 
 
-@_behaviour
+@behaviour
 async def hang(connection: Connection, request: Received, sent: bytes = b"") -> None:
     """Never answers, or stops after the bytes given; ends when the peer leaves."""
     if sent:
@@ -294,13 +295,13 @@ async def hang(connection: Connection, request: Received, sent: bytes = b"") -> 
     await connection.peer_gone.wait()
 
 
-@_behaviour
+@behaviour
 async def late(connection: Connection, request: Received, seconds: float, then: Behaviour) -> None:
     await connection.pause(seconds)
     await then.run(connection, request)
 
 
-@_behaviour
+@behaviour
 async def after(connection: Connection, request: Received, event: asyncio.Event, then: Behaviour) -> None:
     """Answers when the test says so; gives up when the peer leaves first."""
     waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(connection.peer_gone.wait())]
@@ -313,7 +314,7 @@ async def after(connection: Connection, request: Received, event: asyncio.Event,
         await then.run(connection, request)
 
 
-@_behaviour
+@behaviour
 async def endless(
     connection: Connection,
     request: Received,
@@ -335,7 +336,7 @@ async def endless(
 # -- broken connections
 
 
-@_behaviour
+@behaviour
 async def close(connection: Connection, request: Received, sent: bytes = b"") -> None:
     """FIN after the request: without a byte, or after the bytes given."""
     if sent:
@@ -343,7 +344,7 @@ async def close(connection: Connection, request: Received, sent: bytes = b"") ->
     connection.close()
 
 
-@_behaviour
+@behaviour
 async def close_after(connection: Connection, request: Received, then: Behaviour, *, seconds: float = 0.0) -> None:
     """A whole answer that promises to keep the connection, which then closes all the same."""
     await then.run(connection, request)
@@ -351,7 +352,7 @@ async def close_after(connection: Connection, request: Received, then: Behaviour
     connection.close()
 
 
-@_behaviour
+@behaviour
 async def reset(connection: Connection, request: Received, sent: bytes = b"") -> None:
     """RST after the request: without a byte, or after the bytes given (half a head, part of a body)."""
     if sent:
