@@ -1,6 +1,6 @@
 """The behaviours of a `FaultAgent`: each makes one answer, or one failure.
 
-`agent.next(reply.json({"Output": 1}))`, `agent.always(reply.hang())`. `TABLE` holds every maker of this module by name.
+`agent.next(reply.json({"Output": 1}))`, `agent.always(reply.hang())`. `TABLE` holds all makers of this module.
 """
 
 from __future__ import annotations
