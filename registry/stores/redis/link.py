@@ -32,7 +32,6 @@ from registry.stores.redis.server import COMMANDS, RIGHTS, check_rights, check_s
 _LATE: Final = 0.9  # of the deadline
 _TIGHT: Final = 0.05
 _STALL_SECONDS: Final = 0.2
-_BACKOFF: Final = (0.05, 2.0)
 _NONE: Final = "-"  # no data set bears this token: the next step finds out again
 _GONE: Final = "its data is gone and is being put back"
 
@@ -227,19 +226,6 @@ class Link:
             raise StoreUnavailable(f"registry store {self.shown}: no answer in time") from None
         except StoreUnavailable as error:
             raise StoreUnavailable(f"registry store {self.shown}: {error}") from error.__cause__
-
-    async def publish(self, channel: str, data: bytes) -> None:
-        """Says something to all nodes that subscribed to the channel, this one among them.
-
-        Raises:
-            StoreUnavailable: it was not said, or not to all.
-        """
-        self._check_open()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await self._command("PUBLISH", self.key(channel), data)
-        except TimeoutError:
-            raise StoreUnavailable(f"registry store {self.shown}: no answer in time") from None
 
     async def _run(self, script: Script, args: tuple[str | bytes | int, ...], *, token: str) -> Any:
         for _ in range(3):
