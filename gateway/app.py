@@ -7,18 +7,18 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
-from litestar import Litestar, Router
+from litestar import Litestar
 from uvicorn._types import ASGI3Application
 
 from gateway import cards, parts
 from gateway.about import About
 from gateway.about import Parts as AboutParts
 from gateway.agent_stats import AgentStats
-from gateway.answering import ServerLimits
 from gateway.credentials import read_credentials
 from gateway.dispatch import Dispatch, Doors
 from gateway.gate import Gate
@@ -111,6 +111,61 @@ async def serve_on(
     Raises:
         StartError: a part cannot start.
     """
+    built = _build(listeners, settings, lifecycle, logs, environ, reread)
+    if worker is not None:
+        worker.attend(built.metrics.page, lifecycle)
+        built.reload.told, built.reload.others = worker.took, worker.spread
+    watcher = asyncio.create_task(watch_loop(built.metrics))
+    try:
+        await built.registry.start()
+        await built.health.start()
+        lifecycle.on_close(built.upstream.cancel_all)
+        async with _authentication(built) as auth:
+            app = _application(built, auth)
+            lifecycle.on_hangup(built.reload.hang_up)
+            if worker is None:  # the parent of workers speaks for all
+                announce(listeners, settings, logs, VERSION)
+            await serve_sockets(
+                cast(ASGI3Application, app),
+                api=listeners.api,
+                metrics=listeners.metrics,
+                lifecycle=lifecycle,
+                limits=parts.server_limits(settings),
+                door=app if settings.server.fast_path else None,
+                connections=parts.connections(settings),
+            )
+        logs.event("stopped")
+    finally:
+        watcher.cancel()
+        await built.health.close()
+        await built.upstream.aclose()
+        await built.registry.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """What stands before the application: it is made of these."""
+
+    listeners: Listeners
+    settings: Settings
+    environ: Mapping[str, str]
+    lifecycle: Lifecycle
+    logs: Logs
+    metrics: Metrics
+    upstream: Upstream
+    registry: Registry
+    health: Health
+    reload: Reload
+
+
+def _build(
+    listeners: Listeners,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    logs: Logs,
+    environ: Mapping[str, str],
+    reread: Callable[[], Settings] | None,
+) -> _Built:
     metrics = Metrics(settings.metrics.namespace, VERSION)
     guard = parts.guard(settings, listeners.on_loopback)
     upstream = parts.upstream(settings, guard)
@@ -126,53 +181,20 @@ async def serve_on(
     link = getattr(store, "link", None)  # only a store that nodes share has one
     health = Health(settings, environ, registry, upstream, metrics, lifecycle, node=node, link=link)
     reload = _reload(settings, reread, health, logs)
-    if worker is not None:
-        worker.attend(metrics.page, lifecycle)
-        reload.told, reload.others = worker.took, worker.spread
-    watcher = asyncio.create_task(watch_loop(metrics))
-    try:
-        await registry.start()
-        await health.start()
-        lifecycle.on_close(upstream.cancel_all)
-        async with _authentication(settings, environ, logs, listeners.on_loopback, reload) as auth:
-            app = _application(
-                listeners, settings, environ, registry, upstream, metrics, logs, lifecycle, health, auth, reload
-            )
-            lifecycle.on_hangup(reload.hang_up)
-            if worker is None:  # the parent of workers speaks for all
-                announce(listeners, settings, logs, VERSION)
-            await serve_sockets(
-                cast(ASGI3Application, app),
-                api=listeners.api,
-                metrics=listeners.metrics,
-                lifecycle=lifecycle,
-                limits=ServerLimits(
-                    settings.limits.header_bytes,
-                    settings.server.request_timeout_seconds,
-                    settings.a2a.gateway_timeout_buffer_seconds,
-                ),
-                door=app if settings.server.fast_path else None,
-                connections=parts.connections(settings),
-            )
-        logs.event("stopped")
-    finally:
-        watcher.cancel()
-        await health.close()
-        await upstream.aclose()
-        await registry.close()
+    return _Built(listeners, settings, environ, lifecycle, logs, metrics, upstream, registry, health, reload)
 
 
 @asynccontextmanager
-async def _authentication(
-    settings: Settings, environ: Mapping[str, str], logs: Logs, on_loopback: bool, reload: Reload
-) -> AsyncIterator[Authenticator | None]:
+async def _authentication(built: _Built) -> AsyncIterator[Authenticator | None]:
+    settings = built.settings
     if not settings.auth.enable:
         yield None
         return
     from gateway.key_sources import Authentication  # not needed by most, and slow to import
 
-    async with Authentication(settings, environ, logs, on_loopback=on_loopback) as opened:
-        reload.follow_files(opened.prepare)
+    on_loopback = built.listeners.on_loopback
+    async with Authentication(settings, built.environ, built.logs, on_loopback=on_loopback) as opened:
+        built.reload.follow_files(opened.prepare)
         yield opened.authenticator
 
 
@@ -185,35 +207,51 @@ def _reload(settings: Settings, reread: Callable[[], Settings] | None, health: H
     return reload
 
 
-def _application(
-    listeners: Listeners,
-    settings: Settings,
-    environ: Mapping[str, str],
-    registry: Registry,
-    upstream: Upstream,
-    metrics: Metrics,
-    logs: Logs,
-    lifecycle: Lifecycle,
-    health: Health,
-    auth: Authenticator | None,
-    reload: Reload,
-) -> Dispatch:
+def _application(built: _Built, auth: Authenticator | None) -> Dispatch:
+    settings, listeners, health = built.settings, built.listeners, built.health
     gate = parts.gate(settings, listeners.api.getsockname()[0], auth)
     terms = CardTerms(settings.server.public_url, settings.a2a.agent_card, security=parts.card_security(settings))
+    proxy = _proxy(built, gate, terms)
+    built.reload.follow(lambda new: gate.change(*parts.judges(new, gate.hosts)), "a2a.trusted_origins", "limits.")
+    _watch(built)
+    rest = Rest(
+        _rest(built, terms, proxy),
+        gate,
+        built.metrics,
+        built.logs,
+        own_metrics=listeners.own_metrics,
+        seek=proxy.peers.seek,
+    )
+    doors = Doors(
+        settings.a2a.enable,
+        None if listeners.metrics is None else listeners.metrics.getsockname()[1],
+        settings.a2a.max_request_bytes,
+        listeners.api.getsockname()[1],
+    )
+    return Dispatch(proxy, rest, built.metrics, gate, doors, health.published)
+
+
+def _proxy(built: _Built, gate: Gate, terms: CardTerms) -> Proxy:
+    """Make what calls pass through."""
+    settings, environ, health = built.settings, built.environ, built.health
     peers = Peers(
-        registry,
-        upstream,
-        metrics,
+        built.registry,
+        built.upstream,
+        built.metrics,
         concurrency=settings.a2a.agent_max_concurrency,
         user_agent=f"vitalgate/{VERSION}",
         credentials=read_credentials(settings.upstream.credentials, environ),
         admission=health.admission,
     )
-    proxy = Proxy(
+    built.reload.follow(
+        lambda new: peers.change_credentials(read_credentials(new.upstream.credentials, environ)),
+        "upstream.credentials",
+    )
+    return Proxy(
         peers,
-        metrics,
-        logs,
-        lifecycle,
+        built.metrics,
+        built.logs,
+        built.lifecycle,
         parts.rules(settings),
         instance=health.nodes.id,
         loop=asyncio.get_running_loop(),
@@ -221,57 +259,13 @@ def _application(
         rewrite_card=_card_rewriter(terms, gate),
         gate=gate,
     )
-    reload.follow(lambda new: gate.change(*parts.judges(new, gate.hosts)), "a2a.trusted_origins", "limits.")
-    reload.follow(
-        lambda new: peers.change_credentials(read_credentials(new.upstream.credentials, environ)),
-        "upstream.credentials",
-    )
-    _watch(metrics, registry, upstream, logs)
-    return Dispatch(
-        proxy,
-        Rest(
-            _rest(
-                settings,
-                registry,
-                health,
-                terms,
-                logs,
-                reload,
-                [
-                    *_handoff(proxy, upstream, settings),
-                    *_looking(listeners, registry, health, proxy, upstream, reload),
-                ],
-            ),
-            gate,
-            metrics,
-            logs,
-            own_metrics=listeners.own_metrics,
-            seek=peers.seek,
-        ),
-        metrics,
-        gate,
-        Doors(
-            settings.a2a.enable,
-            None if listeners.metrics is None else listeners.metrics.getsockname()[1],
-            settings.a2a.max_request_bytes,
-            listeners.api.getsockname()[1],
-        ),
-        health.published,
-    )
 
 
-def _rest(
-    settings: Settings,
-    registry: Registry,
-    health: Health,
-    terms: CardTerms,
-    logs: Logs,
-    reload: Reload,
-    further: list[Any],
-) -> Litestar:
+def _rest(built: _Built, terms: CardTerms, proxy: Proxy) -> Litestar:
+    settings, registry, health, audit = built.settings, built.registry, built.health, built.logs.audit
     return Litestar(
         [
-            *registry_routes(registry, health.monitor, logs.audit),
+            *registry_routes(registry, health.monitor, audit),
             *card_routes(
                 terms,
                 resolve=registry.resolve,
@@ -281,8 +275,11 @@ def _rest(
                 published=health.published,
             ),
             *health.routes(),
-            *admin_routes(reload, logs.audit),
-            *further,
+            *admin_routes(built.reload, audit),
+            *handoff_routes(
+                proxy, ProbeTransport(built.upstream), f"vitalgate/{VERSION}", calls=settings.a2a.enable
+            ),
+            *_looking(built, proxy),
             *console_routes(),
         ],
         openapi_config=openapi_config(VERSION),
@@ -291,35 +288,25 @@ def _rest(
     )
 
 
-def _handoff(proxy: Proxy, upstream: Upstream, settings: Settings) -> list[Router]:
-    return handoff_routes(proxy, ProbeTransport(upstream), f"vitalgate/{VERSION}", calls=settings.a2a.enable)
-
-
-def _looking(
-    listeners: Listeners,
-    registry: Registry,
-    health: Health,
-    proxy: Proxy,
-    upstream: Upstream,
-    reload: Reload,
-) -> list[Any]:
+def _looking(built: _Built, proxy: Proxy) -> list[Any]:
     """Make the routes that the console and scripts look at."""
-    metrics, lifecycle, settings = proxy.metrics, proxy.lifecycle, reload.settings
-    stats = AgentStats(registry, metrics, health.monitor, ttl_seconds=settings.a2a.agent_ttl_seconds)
+    registry, metrics, monitor = built.registry, built.metrics, built.health.monitor
+    a2a, lifecycle, reload = built.settings.a2a, built.lifecycle, built.reload
+    stats = AgentStats(registry, metrics, monitor, ttl_seconds=a2a.agent_ttl_seconds)
     shown = AboutParts(
         registry,
-        upstream,
+        built.upstream,
         metrics,
         lifecycle,
         proxy.peers,
-        health.events,
-        health.monitor,
+        built.health.events,
+        monitor,
         proxy.faults,
         settings=lambda: reload.settings,
-        health=lambda: own_health(lifecycle, registry, metrics, health.monitor),
+        health=lambda: own_health(lifecycle, registry, metrics, monitor),
     )
-    about = About(VERSION, listeners.addresses(), shown)
-    return stats_routes(stats if settings.a2a.enable else None, about)
+    about = About(VERSION, built.listeners.addresses(), shown)
+    return stats_routes(stats if a2a.enable else None, about)
 
 
 def _card_rewriter(terms: CardTerms, gate: Gate) -> Callable[[bytes, str, Request], bytes]:
@@ -337,7 +324,8 @@ def _card_rewriter(terms: CardTerms, gate: Gate) -> Callable[[bytes, str, Reques
     return rewrite
 
 
-def _watch(metrics: Metrics, registry: Registry, upstream: Upstream, logs: Logs) -> None:
+def _watch(built: _Built) -> None:
+    metrics, registry, upstream, logs = built.metrics, built.registry, built.upstream, built.logs
     metrics.gauge("log_lines_dropped", "Log lines lost to a stalled reader of the log.", lambda: logs.dropped)
     metrics.gauge("tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
     metrics.gauge("registered_agents", "Agents that are registered and alive.", lambda: len(registry))

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gateway import cards
+from gateway.answering import ServerLimits
 from gateway.errors import StartError
 from gateway.gate import Gate
 from gateway.hosts import HostCheck
@@ -88,6 +89,15 @@ def upstream(settings: Settings, guard: AddressGuard) -> Upstream:
         )
     except ValueError as error:
         raise StartError(str(error)) from error
+
+
+def server_limits(settings: Settings) -> ServerLimits:
+    """Give what a caller may take."""
+    return ServerLimits(
+        settings.limits.header_bytes,
+        settings.server.request_timeout_seconds,
+        settings.a2a.gateway_timeout_buffer_seconds,
+    )
 
 
 def rules(settings: Settings) -> Rules:
