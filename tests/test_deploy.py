@@ -146,7 +146,7 @@ def composed(name: str) -> Document:
     return dict(json.loads(text))
 
 
-@pytest.mark.parametrize("name", ["single.yaml", "cluster.yaml"])
+@pytest.mark.parametrize("name", ["single.yaml", "cluster.yaml", "../compose.yaml"])
 def test_compose_accepts_it(name: str) -> None:
     """And every file that it mounts exists, every port is published on loopback only."""
     services = composed(name)["services"]
