@@ -152,15 +152,20 @@ def show(config: str | None, form: str) -> None:
 @config_group.command()
 @click.argument("file")
 def check(file: str) -> None:
-    """Judge one file, without the environment and without starting anything.
+    """Judge one file, whatever else is set, without starting anything.
 
-    Every mistake is named on a line of its own, on standard error.
+    Every mistake is named on a line of its own, on standard error. What the file names and is not here (a variable
+    with a secret, a file with a key) is a warning: the machine that checks it need not hold the secrets.
 
     \b
     Examples:
       vitalgate config check gateway.yaml && echo fine
     """
-    _load(file, {})
+    settings = _load(file, {}).settings
+    from gateway.surroundings import lacking
+
+    for line in lacking(settings, os.environ):
+        click.echo(f"vitalgate: warning: {line}", err=True)
     click.echo(f"{file}: fine")
 
 

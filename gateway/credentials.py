@@ -17,7 +17,8 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]+").fullmatch
 
 def read_credentials(named: Mapping[str, Credential], environ: Mapping[str, str]) -> dict[str, str | None]:
     """Give the token of each agent; None where its variable is not set, or holds no token. Says so in the log."""
-    tokens = {agent_id: _token(environ.get(one.bearer_env)) for agent_id, one in named.items()}
+    values = {agent_id: environ.get(one.bearer_env) for agent_id, one in named.items()}
+    tokens = {agent_id: value if usable(value) else None for agent_id, value in values.items()}
     for agent_id, token in tokens.items():
         if token is None:
             fields = {"agent": agent_id, "variable": named[agent_id].bearer_env}
@@ -25,5 +26,6 @@ def read_credentials(named: Mapping[str, Credential], environ: Mapping[str, str]
     return tokens
 
 
-def _token(text: str | None) -> str | None:
-    return text if text is not None and _TOKEN(text) else None
+def usable(text: str | None) -> bool:
+    """Whether a variable's value can be shown to an agent as its token."""
+    return text is not None and _TOKEN(text) is not None

@@ -71,7 +71,7 @@ class Authentication:
     def _found(self, settings: Settings) -> Key | Upstream | None:
         """Read the one key, or make the way to the key set; None: the present key set stays."""
         if settings.auth.jwks_url is None:
-            return _fixed_key(settings.auth, self._environ)
+            return fixed_key(settings.auth, self._environ)
         if self._keys is not None and _same_key_set(settings.auth, self._settings.auth):
             return None
         return _upstream(settings, self._on_loopback)
@@ -117,7 +117,12 @@ def _same_key_set(one: AuthSettings, other: AuthSettings) -> bool:
     return (one.jwks_url, one.algorithms) == (other.jwks_url, other.algorithms)
 
 
-def _fixed_key(auth: AuthSettings, environ: Mapping[str, str]) -> Key:
+def fixed_key(auth: AuthSettings, environ: Mapping[str, str]) -> Key:
+    """Read the one key that `auth` names.
+
+    Raises:
+        StartError: it cannot be used; the text is one line and holds nothing of it.
+    """
     try:
         if auth.secret_env is not None:
             return secret_key(environ.get(auth.secret_env, ""), auth.algorithms)

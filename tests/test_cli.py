@@ -114,6 +114,49 @@ def test_check_judges_the_file_and_nothing_else(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["it.yaml"]
 
 
+def test_check_warns_of_what_is_not_here(tmp_path: Path) -> None:
+    """Contract 6.1, 6.3, 6.4: the file is right, and `serve` would not do with it here."""
+
+    def served() -> str:
+        arguments = ("serve", "--config", "it.yaml", "--port", "0")
+        return one_line(run(*arguments, home=tmp_path, VITALGATE_METRICS__PORT="0"), 3)
+
+    (tmp_path / "it.yaml").write_text(
+        "auth: {enable: true, secret_env: JWT_SECRET}\n"
+        "upstream: {ca_file: ca.pem, credentials: {weather: {bearer_env: WEATHER_TOKEN}}}\n"
+    )
+    result = run("config", "check", "it.yaml", home=tmp_path, WEATHER_TOKEN="S3 CRET")
+    assert (result.returncode, result.stdout) == (0, "it.yaml: fine\n")
+    secret = "auth.secret_env: JWT_SECRET: not set, or empty; the secret belongs there"
+    files = "upstream.ca_file: no such file or directory"
+    assert result.stderr.splitlines() == [
+        f"vitalgate: warning: {secret} (serve would not start here)",
+        f"vitalgate: warning: {files} (serve would not start here)",
+        "vitalgate: warning: upstream.credentials.weather: WEATHER_TOKEN: not set, or not a token "
+        "(calls to this agent would fail here)",
+    ]
+    assert served() in (secret, files)
+
+    (tmp_path / "it.yaml").write_text("auth: {enable: true, public_key_file: key.pem, audience: a}\n")
+    for key, words in ((None, "no such file or directory"), ("x", "the file holds no public key in PEM form")):
+        if key is not None:
+            (tmp_path / "key.pem").write_text(key)
+        result = run("config", "check", "it.yaml", home=tmp_path)
+        assert (result.returncode, result.stdout) == (0, "it.yaml: fine\n")
+        said = f"auth.public_key_file: {words}"
+        assert result.stderr == f"vitalgate: warning: {said} (serve would not start here)\n"
+        assert served() == said
+
+
+def test_check_is_silent_where_nothing_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(
+        "auth: {enable: true, secret_env: JWT_SECRET}\n"
+        "upstream: {credentials: {weather: {bearer_env: WEATHER_TOKEN}}}\n"
+    )
+    result = run("config", "check", "it.yaml", home=tmp_path, JWT_SECRET="x" * 32, WEATHER_TOKEN="S3CRET")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "it.yaml: fine\n", "")
+
+
 def test_show_tells_where_each_value_came_from(tmp_path: Path) -> None:
     """Contract 4."""
     (tmp_path / "it.yaml").write_text("upstream:\n  credentials:\n    one:\n      bearer_env: TOKEN_ONE\n")
