@@ -64,6 +64,7 @@ class Cluster:
         self._trials = Trials(link, members, self._tell_now)
         self._joining = True
         self._behind = True  # messages were lost, either way
+        self._strange = False  # one came that could not be read
         self._alone = inf, inf  # since when, and until when, this node had no contact: in the cluster's time
         self._send = asyncio.Event()
         self._sends_at = inf
@@ -188,13 +189,15 @@ class Cluster:
                     await self._link.run(TELL, *self._message(items, sightings))
                 if gone:
                     await self._link.run(FORGET, self._members.id, *gone)
-            except StoreUnavailable:
-                self._lose(items + self._outbox, sightings)
+            except StoreUnavailable as error:
+                self._lose(items + self._outbox, sightings, error)
                 return
             sightings = []
 
-    def _lose(self, items: list[tuple[Report, str]], sightings: list[Sighting]) -> None:
+    def _lose(self, items: list[tuple[Report, str]], sightings: list[Sighting], error: StoreUnavailable) -> None:
         """Nobody was told: what is known then is told when contact is back."""
+        if not self._behind:
+            _log.info("other nodes cannot be told of the agents' health until the store is back: %s", error)
         self._behind = True
         self._outbox = []
         for report, release in items:
@@ -240,8 +243,10 @@ class Cluster:
                 self._take(news.report)
             for sighting in news.sightings:
                 self._see(sighting, news.node)
-        except msgspec.MsgspecError as error:
-            _log.warning("a message from another node could not be read: %s", error)
+        except msgspec.MsgspecError as error:  # a newer version's: there will be many
+            level = logging.DEBUG if self._strange else logging.WARNING
+            _log.log(level, "a message from another node could not be read, is its version another? %s", error)
+            self._strange = True
         except Exception:
             _log.exception("a message from another node could not be taken")
 

@@ -43,6 +43,7 @@ class Members:
         self._missed: dict[str, Live] = {}  # known before an outage, and not yet back
         self._missed_until = -inf
         self._contact = -inf
+        self._overdue = False  # so it was told
         self._checking: tuple[str, ...] = ()
         self._started = self._left = False
         self._wake = asyncio.Event()
@@ -125,10 +126,13 @@ class Members:
     async def _renew(self) -> None:
         try:
             answer = await self._link.run(RENEW, self._id, round(LEASE_SECONDS * 1e6), _encode(self._describe()))
-        except StoreUnavailable:
-            return  # the registry tells of the outage
+        except StoreUnavailable as error:  # the registry tells of most outages sooner
+            if not self._overdue and self._now() - self._contact > LEASE_SECONDS:
+                self._overdue = True
+                _log.warning("the lease of this node has run out, others check its agents: %s", error)
+            return
         now, last = self._now(), self._contact
-        self._contact = now
+        self._contact, self._overdue = now, False
         was_out = last > -inf and now - last > 2 * RENEW_SECONDS
         if was_out:
             self._give_grace()
