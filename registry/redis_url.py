@@ -39,7 +39,7 @@ class Address:
 
 
 def masked(url: str) -> str:
-    """The URL with ``***`` in place of what may be a password, well-formed or not."""
+    """A URL that `read_address` takes (or another kind of store), with ``***`` in place of its passwords."""
     if not url.startswith(SCHEMES):
         return url
     scheme, mark, rest = url.partition("://")
