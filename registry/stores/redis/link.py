@@ -94,6 +94,7 @@ class Link:
         self._replaced: list[Callable[[], Awaitable[None]]] = []
         self._jumped: list[Callable[[], None]] = []
         self._rebuilding: asyncio.Task[None] | None = None
+        self._owing = False  # the data could not be put back yet, and this was told
         self._open = False
         self.commands = 0
         """Commands sent so far."""
@@ -323,22 +324,26 @@ class Link:
         async with asyncio.timeout(self._timeout):
             token, _ = await self._identify()
         self._token = token.decode()
-        _log.warning(
-            "registry store %s was emptied, or forgot its last changes: putting back what this node knows",
-            self.shown,
-        )
+        if not self._owing:
+            _log.warning(
+                "registry store %s was emptied, or forgot its last changes: putting back what this node knows",
+                self.shown,
+            )
         for callback in self._replaced:
             await callback()
 
     def _rebuild_done(self, task: asyncio.Task[None]) -> None:
         self._rebuilding = None
         if task.cancelled() or (error := task.exception()) is None:
+            self._owing = False
             return
         self._token = _NONE
         if isinstance(error, StoreUnavailable | TimeoutError):
-            _log.warning("registry store %s: could not put the data back yet: %s", self.shown, error)
+            if not self._owing:
+                _log.warning("registry store %s: could not put the data back yet: %s", self.shown, error)
         else:
             _log.error("registry store %s: putting the data back failed", self.shown, exc_info=error)
+        self._owing = True
 
     async def _rebuilt(self) -> None:
         task = self._rebuilding
