@@ -143,6 +143,11 @@ def test_a_card_that_is_not_valid_here_is_passed_over(caplog: pytest.LogCaptureF
     assert told.mirror.put("registered", bad, 10) is None
     assert told.mirror.entries == {}
     assert "a1 is passed over" in caplog.text
+    assert told.mirror.ids() == {"a1"}, "it is registered all the same"
+    assert told.mirror.unknown([Listed("a1", 10, term(12))]) == [], "nor read again and again"
+    assert told.mirror.unknown([Listed("a1", 11, term(12))]) == ["a1"]
+    told.mirror.gone("removed", "a1", 12, elsewhere=True)
+    assert told.mirror.ids() == set()
 
 
 def test_when_time_was_mistaken_all_leases_are_told_anew() -> None:

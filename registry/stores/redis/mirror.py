@@ -92,7 +92,7 @@ class Mirror:
         self.version = 0
         self.newest = 0
         self.entries: dict[str, Entry] = {}
-        self._unread: set[str] = set()  # registered, but not with a card that is valid here
+        self._unread: dict[str, int] = {}  # what is registered with a card that is not valid here, and its rev
         self._gone: dict[str, int] = {}  # what was removed by news ahead of the feed, and its version
         self._local = local
         self._tell = tell
@@ -127,9 +127,9 @@ class Mirror:
         same, elsewhere = known is not None and _same(known, row), agent is None
         agent = known.registration.agent if known is not None and same else _named(row, agent)
         if agent is None:
-            self._unread.add(row.agent_id)
+            self._unread[row.agent_id] = row.rev
             return None
-        self._unread.discard(row.agent_id)
+        self._unread.pop(row.agent_id, None)
         term = row.term if known is None else max(known.term, row.term)
         registration = Registration(agent, self.lease(row.agent_id, term))
         self.entries[row.agent_id] = Entry(registration, row.rev, term, row.registered_at)
@@ -145,7 +145,7 @@ class Mirror:
     def gone(self, kind: Literal["removed", "expired"], agent_id: str, version: int, *, elsewhere: bool) -> None:
         """An agent was not in the store at this version."""
         self.newest = max(self.newest, version)
-        self._unread.discard(agent_id)
+        self._unread.pop(agent_id, None)
         if version > self.version:
             self._gone[agent_id] = max(version, self._gone.get(agent_id, 0))
         known = self.entries.get(agent_id)
@@ -167,7 +167,7 @@ class Mirror:
 
     def ids(self) -> set[str]:
         """Who is registered, as far as is known."""
-        return self.entries.keys() | self._unread
+        return self.entries.keys() | self._unread.keys()
 
     # -- a listing of everything
 
@@ -177,7 +177,7 @@ class Mirror:
 
     def _knows(self, listed: Listed) -> bool:
         known = self.entries.get(listed.agent_id)
-        return known is not None and known.rev >= listed.rev
+        return max(0 if known is None else known.rev, self._unread.get(listed.agent_id, 0)) >= listed.rev
 
     def vanished(self, listed: Iterable[Listed], version: int) -> list[str]:
         """The agents that are known here, and were not in the store at the version of a listing."""
