@@ -437,6 +437,45 @@ async def test_what_is_sent_may_be_anything(browser: Browser, fleet: Fleet) -> N
         await expect(page.get_by_role("region", name="Answer")).to_contain_text("AGENT_HTTP_ERROR")
 
 
+async def test_an_error_is_a_failure_whoever_it_is_from(browser: Browser, fleet: Fleet) -> None:
+    """The gateway's comes with a header and maybe status 200, the agent's passes as it is (contract 2.5)."""
+    async with opened(browser, fleet.api, "#/try?agent=faulty") as page:
+        state = page.get_by_role("region", name="Answer").locator(".badge")
+        for behaviour, word in (
+            (reply.json({"detail": "out of paper"}, status=500), "failed"),
+            (reply.error(-32001, "task not found"), "failed"),
+            (reply.result("fine"), "ended"),
+        ):
+            fleet.faulty.next(behaviour)
+            await page.get_by_role("button", name="Send").click()
+            await expect(state).to_have_text(word)
+            await expect(state).to_have_class(f"badge breaks {'ok' if word == 'ended' else 'bad'}")
+
+
+async def test_on_a_phone_the_answer_comes_into_view(browser: Browser, fleet: Fleet) -> None:
+    """Below the form, and before what was sent; the way to stop a stream stands beside its state."""
+    async with opened(browser, fleet.api, "#/try?agent=echo", size=PHONE) as page:
+        await expect(page.get_by_label("Protocol")).to_have_value("1.0")
+        send = page.get_by_role("button", name="Send")
+        await expect(send).to_be_in_viewport(ratio=1)
+        await page.get_by_label("Answer").select_option("stream")
+        await page.get_by_label("Message").fill("slow and steady")
+        await send.click()
+        await expect(page.get_by_role("heading", name="Answer")).to_be_in_viewport(ratio=1)
+        await expect(page.locator(".arrival").first).to_be_in_viewport()
+        stop = page.get_by_role("button", name="Cancel")
+        await expect(stop).to_be_in_viewport(ratio=1)
+        await stop.click()
+        await expect(page.get_by_role("region", name="Answer").locator(".badge")).to_have_text("cancelled")
+        names = await page.locator("main .card").evaluate_all("cards => cards.map((one) => one.ariaLabel)")
+        assert names == ["Request", "Answer", "Headers", "As it was sent"]
+        bar = await page.locator("header.bar").bounding_box()
+        answer = await page.get_by_role("region", name="Answer").bounding_box()
+        assert bar is not None
+        assert answer is not None
+        assert answer["y"] >= bar["y"] + bar["height"]  # nothing of it is under the bar
+
+
 # -- gateway
 
 

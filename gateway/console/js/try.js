@@ -32,7 +32,7 @@ class Page {
     this.body = h("textarea", { rows: 12, spellcheck: false, on: { input: () => this.edit() } });
     this.anew = h("button", { class: "button small", type: "button", hidden: true, on: { click: () => this.write(true) } }, "Write it anew");
     this.go = h("button", { class: "button primary", type: "submit" }, "Send");
-    this.stop = h("button", { class: "button danger", type: "button", disabled: true, on: { click: () => this.cancel() } }, "Cancel");
+    this.stop = h("button", { class: "button danger small", type: "button", disabled: true, on: { click: () => this.cancel() } }, "Cancel");
     this.unlisted = h("p", { class: "muted", role: "status" });
     this.hint = h("span", { class: "muted", role: "status" });
     this.sent = h("div");
@@ -48,10 +48,10 @@ class Page {
       this.names,
       this.unlisted,
       field("Message", this.text),
+      h("div", { class: "row" }, this.go, this.anew, this.hint),
       field("Request body", this.body, "What is sent, byte for byte. Edit it as you like: the gateway judges it as any caller's."),
-      h("div", { class: "row" }, this.go, this.stop, this.anew, this.hint),
     );
-    fill(this.root, h("div", { class: "head" }, h("h1", {}, "Try it"), h("span", { class: "muted" }, "A call through this gateway, as any client would make it.")), h("div", { class: "split" }, h("div", { class: "stack" }, card("Request", null, form), this.sent), this.result));
+    fill(this.root, h("div", { class: "head" }, h("h1", {}, "Try it"), h("span", { class: "muted" }, "A call through this gateway, as any client would make it.")), h("div", { class: "split tried" }, card("Request", null, form), this.result, this.sent));
     this.write(true);
     this.suggest();
     if (this.agent.value) this.readCard();
@@ -111,9 +111,10 @@ class Page {
     const abort = (this.abort = new AbortController());
     const headers = { "Content-Type": "application/json", ...SPOKEN[this.version.value].headers };
     if (this.how.value === "stream") headers.Accept = "text/event-stream";
-    const seen = new Seen(id, headers, this.body.value);
+    const seen = new Seen(id, headers, this.body.value, this.stop);
     fill(this.result, seen.came);
     fill(this.sent, seen.sent);
+    if (this.result.getBoundingClientRect().top > innerHeight / 2) this.result.scrollIntoView(); // below the form, on a phone
     this.stop.disabled = false;
     try {
       const answer = await send(`a2a/${id}`, { method: "POST", headers, body: this.body.value, signal: abort.signal });
@@ -129,7 +130,7 @@ class Page {
 
 /** What is seen of one call. */
 class Seen {
-  constructor(id, headers, body) {
+  constructor(id, headers, body, stop) {
     this.began = performance.now();
     this.events = 0;
     this.state = h("span", { class: "badge info" }, "sent");
@@ -138,7 +139,7 @@ class Seen {
     this.list = h("ol", { class: "arrivals", "aria-label": "What came", tabIndex: 0 });
     const shown = hasToken() ? { ...headers, Authorization: "Bearer ••••" } : headers;
     const sent = `POST ${agentUrl(id)}\n${lines(Object.entries(shown))}\n\n${body}`;
-    this.came = [card("Answer", this.state, this.facts, this.list), card("Headers", null, this.headers)];
+    this.came = [card("Answer", h("div", { class: "row" }, stop, this.state), this.facts, this.list), card("Headers", null, this.headers)];
     this.sent = card("As it was sent", copyButton(sent), code(sent, "Bytes of the request"));
     this.tell();
   }
@@ -176,7 +177,9 @@ class Seen {
     const at = milliseconds(this.spent);
     let laidOut = null;
     try {
-      laidOut = pretty(JSON.parse(data));
+      const value = JSON.parse(data);
+      this.error ||= Boolean(value?.error);
+      laidOut = pretty(value);
     } catch {
       // not JSON: as it came
     }
@@ -195,15 +198,16 @@ class Seen {
     this.tell();
   }
 
+  /** `how`: "ended" where it all came, "cancelled", or "failed: " and why; an error that came is a failure, too. */
   end(how) {
     this.ended = this.spent;
-    const bad = how.startsWith("failed") || this.fault || this.status >= 400;
-    this.mark(how, how === "ended" ? (bad ? "bad" : "ok") : "warn");
+    if (how === "ended" && (this.error || this.fault || this.status >= 400)) how = "failed";
+    this.mark(how, how === "ended" ? "ok" : how === "cancelled" ? "warn" : "bad");
     this.tell();
   }
 
   mark(text, kind) {
-    this.state.className = `badge ${kind}`;
+    this.state.className = `badge breaks ${kind}`; // a reason may be long
     say(this.state, text);
   }
 
