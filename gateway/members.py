@@ -84,8 +84,8 @@ class Members:
     def live(self) -> Sequence[Live]:
         """Give all nodes in order of their start; this one as the others see it, too."""
         found = self._missed | self._live
-        if not self._left:
-            found.setdefault(self._id, Live(self._describe()))
+        if not self._left and self._id not in found:
+            found[self._id] = Live(self._describe())
         return sorted(found.values(), key=lambda one: (one.node.started_at, one.node.id))
 
     async def start(self) -> None:
@@ -163,8 +163,8 @@ class Members:
         found = {id: one.node for id, one in (self._missed | self._live).items()}
         if self._left:
             found.pop(self._id, None)
-        elif self._started:
-            found.setdefault(self._id, self._describe())
+        elif self._started and self._id not in found:
+            found[self._id] = self._describe()
         return found
 
     def _tell(self, before: frozenset[str]) -> None:

@@ -256,7 +256,9 @@ class Feed:
 
     async def _put_back(self) -> None:
         """The store forgot something: tells it who is alive, and who was removed (pitfalls 161, 166)."""
-        await self._link.run_first(scripts.AGREE, self._mirror.version, " ".join(self._mirror.ids()))
+        await self._link.run_first(
+            scripts.AGREE, self._mirror.version, " ".join(self._mirror.ids()), *self._mirror.gone_since()
+        )
         contact = self._link.cluster(self._contact) * 1e6
         alive = [(one, entry) for one, entry in self._mirror.entries.items() if entry.term.end > contact]
         for chunk in _chunks(alive):

@@ -51,7 +51,11 @@ return {redis.call('HGET', key, 'token'), redis.call('HGET', key, 'format')}
 )
 _TIMES: Final = Script(
     "times",
-    "return {redis.call('GET', p .. 'clock') or '', offset, number(redis.call('GET', p .. 'contact')) or 0}",
+    """
+local forgot = (number(redis.call('HGET', p .. 'store', 'version')) or 0) < known
+local contact = not forgot and number(redis.call('GET', p .. 'contact')) or 0
+return {redis.call('GET', p .. 'clock') or '', offset, contact}
+""",
 )
 _MOVE_CLOCK: Final = Script(
     "move clock",

@@ -169,6 +169,10 @@ class Mirror:
         """Who is registered, as far as is known."""
         return self.entries.keys() | self._unread.keys()
 
+    def gone_since(self) -> list[str | int]:
+        """What was removed by news ahead of the feed: id and version, one after the other."""
+        return [word for pair in self._gone.items() for word in pair]
+
     # -- a listing of everything
 
     def unknown(self, listed: Iterable[Listed]) -> list[str]:

@@ -223,7 +223,7 @@ for i = 2, #a, 8 do
   local older = not had or tonumber(had[1]) < tonumber(rev) or (same and tonumber(had[2]) < tonumber(number))
   if older and redis.call('SISMEMBER', p .. 'gone', id) == 0 then
     redis.call('HSET', key(id), 'format', 1, 'number', version, 'seen', seen, 'ttl', ttl,
-      'rev', same and rev or version, 'registered_at', a[i + 5], 'owner', a[i + 6], 'card', a[i + 7])
+      'rev', rev, 'registered_at', a[i + 5], 'owner', a[i + 6], 'card', a[i + 7])
     redis.call('ZADD', leases, text(now + ttl), id)
   end
 end
@@ -232,12 +232,16 @@ return 1
 """.replace("REBUILD", str(REBUILD_SECONDS * 1_000_000)),
 )
 
-#: version, ids: what a node knew then; of what is older, the store forgot the removal
+#: version, ids, then (id, version)...: what a node knew then, and what was gone later: the store forgot that
 AGREE: Final = _script(
     "agree",
     """
 local known = {}
 for id in string.gmatch(a[2], '%S+') do known[id] = true end
+for i = 3, #a, 2 do
+  local had = not known[a[i]] and row(a[i], 'rev')
+  if had and tonumber(had[1]) <= tonumber(a[i + 1]) then drop(a[i], 'removed') end
+end
 for _, id in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
   local had = not known[id] and row(id, 'rev')
   if had and tonumber(had[1]) <= tonumber(a[1]) then drop(id, 'removed') end
