@@ -372,7 +372,7 @@ async def test_doctor_explains_with_the_next_command() -> None:
         done = await vitalgate("doctor", "a2a", peer.base)
         assert done.code == 2
         assert "a2a_card" in done.out
-        assert done.out.count("cause:    The agent speaks A2A 0.3.") == 1, "once, though two checks share it"
+        assert done.out.count("cause:    The agent speaks A2A 0.3, or ") == 1, "once, though two checks share it"
         assert "--protocol-version 0.3.0" in done.out
         assert (await vitalgate("doctor", "a2a", peer.base, "--protocol-version", "0.3.0")).code == 0
     async with A2APeer() as peer:

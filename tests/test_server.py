@@ -543,7 +543,7 @@ def test_connection_is_freed_without_the_garbage_collector(server: Served) -> No
             echoed(caller)
             client = caller.getsockname()
             [alive] = [weakref.ref(c) for c in gc.get_objects() if isinstance(c, Caller) and c.client == client]
-        for _ in range(100):
+        for _ in range(500):
             if alive() is None:
                 break
             time.sleep(0.02)
