@@ -242,12 +242,15 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.sweep_seconds)
-            now = loop.time()
-            for caller in list(self.server_state.connections):
-                try:
-                    cast(Caller, caller).expire(now)
-                except Exception:  # the sweep guards everybody: one connection must not end it
-                    logger.exception("sweeping %r failed", caller)
+            self._expire(loop.time())
+
+    def _expire(self, now: float) -> None:
+        """A function of its own, since the sweep's variables would keep the last caller until the next one."""
+        for caller in list(self.server_state.connections):
+            try:
+                cast(Caller, caller).expire(now)
+            except Exception:  # the sweep guards everybody: one connection must not end it
+                logger.exception("sweeping %r failed", caller)
 
 
 async def _settle(settled: Callable[[], bool], seconds: float) -> None:

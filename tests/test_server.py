@@ -534,15 +534,16 @@ def test_stalled_caller_can_be_cut_off(server: Served) -> None:
         assert len(read_all(caller)) < 100_000_000
 
 
-def test_connection_is_freed_without_the_garbage_collector(server: Served) -> None:
+def test_connection_is_freed_without_the_garbage_collector(hasty: Served) -> None:
     gc.collect()
     gc.disable()
     try:
-        with connected(server) as caller:
+        with connected(hasty) as caller:
             caller.sendall(GET)
             echoed(caller)
             client = caller.getsockname()
             [alive] = [weakref.ref(c) for c in gc.get_objects() if isinstance(c, Caller) and c.client == client]
+            time.sleep(0.2)  # four sweeps have looked at it
         for _ in range(500):
             if alive() is None:
                 break
