@@ -14,7 +14,7 @@ from healthcheck.rpc import MAX_TEXT
 from healthcheck.url import Origin, UrlError, parse_url
 from registry import strict_json
 from registry.card import MAX_VIOLATIONS
-from registry.errors import Invalid, TooLarge, Violation
+from registry.errors import Invalid, Violation
 
 #: Bytes: the request as a whole, and the card in it, which is as large as one that is registered.
 MOST_BYTES: Final = 1 << 20
@@ -70,14 +70,7 @@ def read_form(body: bytes) -> Form:
         TooLarge: the body is over `MOST_BYTES`.
         Invalid: every violation is named.
     """
-    if len(body) > MOST_BYTES:
-        raise TooLarge(f"the body is larger than {MOST_BYTES} bytes")
-    try:
-        document = strict_json.read(body)
-    except ValueError as error:
-        raise Invalid(f"invalid JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise Invalid("the body must be a JSON object")
+    document = strict_json.read_object(body, MOST_BYTES)
     violations: list[Violation] = []
     given = _members(document, _FIELDS, "", violations)
     if violations:

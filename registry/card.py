@@ -13,7 +13,7 @@ import msgspec
 
 from registry import strict_json
 from registry.agent import Agent, is_agent_id
-from registry.errors import Invalid, TooLarge, Violation
+from registry.errors import Invalid, Violation
 from registry.url import Url, parse_url
 
 MAX_CARD_BYTES = 256 * 1024
@@ -33,7 +33,7 @@ def read_agent_id(document: bytes) -> str:
         TooLarge: over `MAX_CARD_BYTES`.
         Invalid: not such an object.
     """
-    body = _read_object(document)
+    body = strict_json.read_object(document, MAX_CARD_BYTES)
     violations = list(_violations(body, {"agent_id": _agent_id}))
     if violations:
         raise Invalid("invalid request", violations)
@@ -59,7 +59,7 @@ def read_card(
         TooLarge: over `MAX_CARD_BYTES`.
         Invalid: names every violation (the first `MAX_VIOLATIONS` of very many).
     """
-    card = _read_object(document)
+    card = strict_json.read_object(document, MAX_CARD_BYTES)
     checks = CARD | {"url": partial(_url, check_url)}
     violations = _at_most(MAX_VIOLATIONS, _violations(card, checks), _unusable_strings(document, card))
     if violations:
@@ -75,18 +75,6 @@ def read_card(
         tags=frozenset(tag for skill in skills for tag in skill.get("tags") or ()),
         text="\n".join(_searchable(card, skills)).casefold(),
     )
-
-
-def _read_object(document: bytes) -> dict[str, Any]:
-    if len(document) > MAX_CARD_BYTES:
-        raise TooLarge(f"the body is larger than {MAX_CARD_BYTES} bytes")
-    try:
-        value = strict_json.read(document)
-    except ValueError as error:
-        raise Invalid(f"invalid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise Invalid("the body must be a JSON object")
-    return value
 
 
 def _kept(document: bytes) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+from registry.errors import Invalid, TooLarge
+
 MAX_DEPTH = 100
 """Levels of nesting: far above any card, far below what a decoder anywhere on the way would choke on."""
 
@@ -33,6 +35,24 @@ def read(document: bytes) -> Any:
         raise ValueError(_TOO_DEEP) from None
     if _is_deeper_than(MAX_DEPTH, value):
         raise ValueError(_TOO_DEEP)
+    return value
+
+
+def read_object(document: bytes, most_bytes: int) -> dict[str, Any]:
+    """Decodes the body of a request that must be a JSON object, as strictly.
+
+    Raises:
+        TooLarge: over `most_bytes`.
+        Invalid: it is none; with the reason.
+    """
+    if len(document) > most_bytes:
+        raise TooLarge(f"the body is larger than {most_bytes} bytes")
+    try:
+        value = read(document)
+    except ValueError as error:
+        raise Invalid(f"invalid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Invalid("the body must be a JSON object")
     return value
 
 

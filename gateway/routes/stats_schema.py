@@ -5,28 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from litestar.openapi.spec import Parameter, Schema
-from litestar.openapi.spec.enums import OpenAPIFormat, OpenAPIType
+from litestar.openapi.spec.enums import OpenAPIType
 
 from gateway.routes.registry_schema import ID_IN_PATH, described
-from healthcheck.model import Status
-from healthcheck.state import Routing
+from gateway.routes.schema_words import COUNT, NUMBER, OBJECT, ROUTING, STATUS, STRING, TIME, list_of, object_of
 
-_STRING: Final = Schema(type=OpenAPIType.STRING)
-_NUMBER: Final = Schema(type=OpenAPIType.NUMBER)
 _BOOLEAN: Final = Schema(type=OpenAPIType.BOOLEAN)
-_COUNT: Final = Schema(type=OpenAPIType.INTEGER, minimum=0)
-_OBJECT: Final = Schema(type=OpenAPIType.OBJECT)
-_TIME: Final = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.DATE_TIME)
-_STATUS: Final = Schema(type=OpenAPIType.STRING, enum=[status.value for status in Status])
-_ROUTING: Final = Schema(type=OpenAPIType.STRING, enum=[state.value for state in Routing])
-
-
-def _object(**properties: Schema) -> Schema:
-    return Schema(type=OpenAPIType.OBJECT, properties={**properties})
-
-
-def _list(items: Schema) -> Schema:
-    return Schema(type=OpenAPIType.ARRAY, items=items)
 
 
 def _or_null(one: OpenAPIType) -> Schema:
@@ -35,86 +19,86 @@ def _or_null(one: OpenAPIType) -> Schema:
 
 _TEXT_OR_NULL: Final = _or_null(OpenAPIType.STRING)
 _NUMBER_OR_NULL: Final = _or_null(OpenAPIType.NUMBER)
-_ROW: Final = _object(
-    agent_id=_STRING,
-    name=_STRING,
-    skills=_list(_STRING),
-    owner=_STRING,
-    protocols=_list(_STRING),
-    last_seen=_TIME,
-    status=_STATUS,
-    routing=_ROUTING,
+_ROW: Final = object_of(
+    agent_id=STRING,
+    name=STRING,
+    skills=list_of(STRING),
+    owner=STRING,
+    protocols=list_of(STRING),
+    last_seen=TIME,
+    status=STATUS,
+    routing=ROUTING,
     code=_TEXT_OR_NULL,
     reason=_TEXT_OR_NULL,
     checked_at=_TEXT_OR_NULL,
     calls_per_second=_NUMBER_OR_NULL,
-    outcomes=_OBJECT,
+    outcomes=OBJECT,
     p50_ms=_NUMBER_OR_NULL,
     p95_ms=_NUMBER_OR_NULL,
-    open_streams=_COUNT,
+    open_streams=COUNT,
 )
 _SINCE: Final = Parameter(
     name="since",
     param_in="query",
-    schema=_STRING,
+    schema=STRING,
     description="The `version` of an earlier answer: only what is different since; else everything.",
 )
 
 AGENTS: Final = described(
-    _object(
-        at=_TIME,
-        version=_STRING,
+    object_of(
+        at=TIME,
+        version=STRING,
         complete=_BOOLEAN,
-        window_seconds=_NUMBER,
-        ttl_seconds=_NUMBER,
+        window_seconds=NUMBER,
+        ttl_seconds=NUMBER,
         suspects_itself=_BOOLEAN,
-        gone=_list(_STRING),
-        agents=_list(_ROW),
+        gone=list_of(STRING),
+        agents=list_of(_ROW),
     ),
     [],
     parameters=(_SINCE,),
 )
 AGENT: Final = described(
-    _object(
-        at=_TIME,
-        window_seconds=_NUMBER,
+    object_of(
+        at=TIME,
+        window_seconds=NUMBER,
         agent=_ROW,
-        totals=_object(calls=_COUNT, errors_by_code=_OBJECT, stream_events=_COUNT),
+        totals=object_of(calls=COUNT, errors_by_code=OBJECT, stream_events=COUNT),
     ),
     [404],
     parameters=(ID_IN_PATH,),
 )
 GATEWAY: Final = described(
-    _object(
-        version=_STRING,
-        python=_STRING,
-        host=_STRING,
-        pid=_COUNT,
-        started_at=_TIME,
-        uptime_seconds=_NUMBER,
-        phase=_STRING,
-        status=_STATUS,
+    object_of(
+        version=STRING,
+        python=STRING,
+        host=STRING,
+        pid=COUNT,
+        started_at=TIME,
+        uptime_seconds=NUMBER,
+        phase=STRING,
+        status=STATUS,
         suspects_itself=_BOOLEAN,
-        addresses=_OBJECT,
-        caller=_object(name=_STRING, authenticated=_BOOLEAN),
+        addresses=OBJECT,
+        caller=object_of(name=STRING, authenticated=_BOOLEAN),
         settings=Schema(
             type=[OpenAPIType.ARRAY, OpenAPIType.NULL],
-            items=_object(name=_STRING, value=Schema(), default=_BOOLEAN),
+            items=object_of(name=STRING, value=Schema(), default=_BOOLEAN),
         ),
-        limits=_list(
-            _object(name=_STRING, setting=_TEXT_OR_NULL, used=_NUMBER, limit=_NUMBER_OR_NULL, unit=_STRING)
+        limits=list_of(
+            object_of(name=STRING, setting=_TEXT_OR_NULL, used=NUMBER, limit=_NUMBER_OR_NULL, unit=STRING)
         ),
-        faults=_list(
-            _object(
-                time=_TIME,
-                agent=_STRING,
-                method=_STRING,
-                reason=_STRING,
-                outcome=_STRING,
-                status=_COUNT,
-                duration_ms=_NUMBER,
-                caller=_STRING,
-                request_id=_STRING,
+        faults=list_of(
+            object_of(
+                time=TIME,
+                agent=STRING,
+                method=STRING,
+                reason=STRING,
+                outcome=STRING,
+                status=COUNT,
+                duration_ms=NUMBER,
+                caller=STRING,
+                request_id=STRING,
             )
         ),
     ),
