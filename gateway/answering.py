@@ -16,9 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gateway.cycles import CloseDelimited
-
-#: Up to this many bytes of body are copied behind their head: cheaper than a second write.
-JOIN: Final = 262_144
+from gateway.upstream.known_head import LONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Answer(Protocol):
         """Header lines, each with its CRLF."""
 
     @property
-    def body(self) -> bytes:
+    def body(self) -> bytes | memoryview:
         """The whole body, or nothing."""
 
     @property
@@ -148,14 +146,13 @@ class Answering(HttpToolsProtocol):
 
     # A whole answer
 
-    def _respond(self, status: int, head: bytes, body: bytes) -> None:
+    def _respond(self, status: int, head: bytes, body: bytes | memoryview) -> None:
         transport = self.transport
         whole = self._head(status, head)
-        if len(body) <= JOIN:
+        if len(body) < LONG:
             transport.write(whole + body)
         else:
-            transport.write(whole)
-            transport.write(body)
+            transport.writelines((whole, body))
         self._complete()
         if transport.get_write_buffer_size():
             self.loop.call_later(self.limits.answer_seconds, self._cut_off, self.cycle)

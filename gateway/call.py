@@ -322,10 +322,10 @@ class Call:
             return b"retry-after: %b\r\n" % retry_after(self._wait)
         return b""
 
-    def _relayed(self, body: bytes) -> Reply:
+    def _relayed(self, body: bytes | memoryview) -> Reply:
         envelope, peer = self.envelope, self.peer
         if envelope is not None and peer is not None and envelope.method in CARD_GETTERS:
-            body = self.proxy.rewrite_card(body, peer.agent_id, self.request)
+            body = self.proxy.rewrite_card(bytes(body), peer.agent_id, self.request)
         return Reply(200, reply_head(len(body), self.request_id, self._answer), body)
 
     def _error(self, outcome: Outcome, fault: Fault, id: bytes) -> bytes:

@@ -165,7 +165,7 @@ class Dispatch:
         path, _, query = url.partition(b"?")
         return Plain(url, headers, fields, _segment(path), query, self._proxy.headers.read(headers))
 
-    def call(self, caller: Caller, plain: Plain, identity: Identity, body: bytes) -> None:
+    def call(self, caller: Caller, plain: Plain, identity: Identity, body: bytes | memoryview) -> None:
         """Take a complete call."""
         self._by_path["direct"] += 1
         client = caller.client

@@ -11,6 +11,14 @@ from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from stringzilla import find_first_not_of, rfind
+
+#: Bytes: shorter texts are read as they are.
+LONG: Final = 8192
+#: What follows a string, and seldom begins one.
+_AFTER_STRING: Final = b":,]} \t\r\n"
+#: ASCII without control characters, quotes and backslashes: stands in a string for itself.
+_PLAIN: Final = bytes(set(range(0x20, 0x80)) - set(b'"\\'))
 
 
 class _Members(msgspec.Struct, gc=False):
@@ -64,6 +72,26 @@ def open_text(body: bytes) -> Document:
         raise ValueError("not UTF-8") from None
     except msgspec.DecodeError:
         raise ValueError("not JSON" if body.strip() else "empty body") from None
+
+
+def condensed(text: bytes | memoryview) -> bytes:
+    """Empty the plain strings that take up most of a long text: it is JSON if, and only if, what is left is.
+
+    A file in a message is one long string, without escapes or anything beyond ASCII. To see that takes a tenth of
+    the time in which msgspec passes over it. Where no string is begun at the quote in front of what is emptied,
+    two quotes are left that make no JSON. So what is left has the very members that the text has; a name or value
+    that was long is empty, or ends with an escaped quote.
+    """
+    while len(text) >= LONG:
+        middle = len(text) // 2
+        begin = rfind(text, b'"', 0, middle) + 1
+        if not begin or text[begin] in _AFTER_STRING:
+            break
+        end = find_first_not_of(text, _PLAIN, begin)
+        if end - begin <= middle // 2 or text[end] != 0x22:
+            break
+        text = b"".join((text[:begin], text[end:]))
+    return bytes(text)
 
 
 def _members(text: bytes) -> _Members | None:

@@ -14,14 +14,16 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gateway.faults import Fault
-from gateway.json_text import open_text, repeated, string
+from gateway.json_text import LONG, condensed, open_text, repeated, string
 
 NULL: Final = b"null"
+#: How a string ends that may have been a long one.
+_EMPTY: Final = b'""'
 _COLONS: Final = frozenset((b":", b": "))
 #: No backslash: then a quote begins or ends a string, and a name follows only where it begins one.
 _BEFORE_NAME: Final = b"{, \n"
-#: Bytes: which texts are long, and how near their end something is looked for first.
-_LONG, _NEAR = 4000, 2000
+#: Bytes: so near the end of a long text something is looked for first.
+_NEAR: Final = 2000
 
 
 class Refused(Exception):
@@ -75,30 +77,31 @@ _decode_response = msgspec.json.Decoder(_Response).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read(body: bytes) -> Envelope:
+def read(body: bytes | memoryview) -> Envelope:
     """Read and check a request body (contract 2.1, rules 3 to 9).
 
     Raises:
         Refused: The first rule that the body breaks.
     """
     try:
-        request = _decode_request(body)
+        text = body if isinstance(body, bytes) and len(body) < LONG else condensed(body)
+        request = _decode_request(text)
         id = None if request.id is UNSET else bytes(request.id)
         params = b"" if request.params is UNSET else request.params
-        begin = _place(body, params) if params else 0
+        begin = _place(text, params) if params else 0
         end = begin + len(params)
         if (
             begin >= 0
             and request.jsonrpc == "2.0"
             and request.method
-            and (id is None or _is_plain_id(id))
-            and _is_unambiguous(body[:begin] + body[end:])
-            and (body.isascii() or body.decode())
+            and (id is None or (_is_plain_id(id) and (text is body or id[-2:] != _EMPTY)))
+            and _is_unambiguous(text[:begin] + text[end:])
+            and (text.isascii() or text.decode())
         ):
-            return Envelope(id, request.method, _find_timeout(body, begin, end))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError):
+            return Envelope(id, request.method, _find_timeout(text, begin, end))
+    except (msgspec.DecodeError, RecursionError, ValueError):
         pass  # not the common case: the slow reader finds out which
-    return _read_slowly(body)
+    return _read_slowly(bytes(body))
 
 
 def _is_plain_id(id: bytes) -> bool:
@@ -145,7 +148,7 @@ def _find_timeout(body: bytes, begin: int, end: int) -> float | None:
     object whose first member that is, then this object is the params: one that lies deeper would not be the last
     to end. And of two members with one name the last counts.
     """
-    if end - begin > _LONG:
+    if end - begin >= LONG:
         last = body.rfind(b'"configuration"', max(begin, end - _NEAR), end)
         if last > 0 and body[last - 1] in _BEFORE_NAME:
             try:
@@ -224,26 +227,28 @@ def _text(raw: Raw | UnsetType) -> bytes:
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """What an agent's 2xx or error body is worth: the bytes for the caller, or why it is none."""
 
-    body: bytes | None
+    body: bytes | memoryview | None
     is_error: bool = False
     problem: str = ""
 
 
-def judge(body: bytes, id: bytes) -> Verdict:
+def judge(body: bytes | memoryview, id: bytes) -> Verdict:
     """Judge the body of a 2xx answer to the request with this raw id (contract 2.4, first four rows)."""
     try:
-        response = _decode_response(body)
+        text = body if isinstance(body, bytes) and len(body) < LONG else condensed(body)
+        response = _decode_response(text)
         if (
             response.jsonrpc is not UNSET
             and response.id is not UNSET
             and bytes(response.jsonrpc) == b'"2.0"'
             and bytes(response.id) == id
-            and (body.isascii() or body.decode())
+            and (text is body or id[-2:] != _EMPTY)
+            and (text.isascii() or text.decode())
         ):
             return Verdict(body, response.error is not UNSET and bytes(response.error) != NULL)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except (msgspec.DecodeError, RecursionError, ValueError):
         pass  # not the common case: the slow judge finds out which
-    return _judge_slowly(body, id)
+    return _judge_slowly(bytes(body), id)
 
 
 def _judge_slowly(body: bytes, id: bytes) -> Verdict:

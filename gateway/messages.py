@@ -27,7 +27,7 @@ class Request(msgspec.Struct, gc=False):
     agent: bytes
     headers: Headers
     query: bytes
-    body: bytes | None
+    body: bytes | memoryview | None
     identity: Identity = ANONYMOUS
     peer: str = ""
     refused: str = ""
@@ -60,5 +60,5 @@ class Reply(msgspec.Struct, gc=False):
 
     status: int
     head: bytes
-    body: bytes
+    body: bytes | memoryview
     stream: Relay | None = None

@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct, gc=False):
     """
 
     status: str
-    body: bytes | None = None
+    body: bytes | memoryview | None = None
     fault: Fault | None = None
     detail: str = ""
     metadata: dict[str, str] = {}
@@ -98,7 +98,7 @@ def read_head(exchange: Exchange) -> Outbound:
     return answer
 
 
-def of_answer(status: int, body: bytes, answer: Outbound, id: bytes | None) -> Outcome:
+def of_answer(status: int, body: bytes | memoryview, answer: Outbound, id: bytes | None) -> Outcome:
     """Judge an agent's answer to the request with this raw id (None: a notification)."""
     if 200 <= status < 300:
         return Outcome(SUCCESS, b"") if id is None else _of_success(body, answer, id)
@@ -106,12 +106,13 @@ def of_answer(status: int, body: bytes, answer: Outbound, id: bytes | None) -> O
         return _unavailable(status, answer)
     if status < 400:
         return failed(FAULTS["INVALID_RESPONSE"], f"HTTP {status}")
+    body = bytes(body)
     if id is not None and jsonrpc.is_response(body, id):
         return Outcome(APPLICATION_ERROR, body)
     return failed(FAULTS["AGENT_HTTP_ERROR"], str(status), {"httpStatus": str(status)}, body)
 
 
-def _of_success(body: bytes, answer: Outbound, id: bytes) -> Outcome:
+def _of_success(body: bytes | memoryview, answer: Outbound, id: bytes) -> Outcome:
     if answer.kind == NDJSON:
         return failed(FAULTS["INVALID_RESPONSE"], "application/x-ndjson")
     verdict = jsonrpc.judge(body, id)

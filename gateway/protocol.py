@@ -57,7 +57,7 @@ class Door(Protocol):
     def admits(self, caller: Caller, plain: Plain, length: int) -> Identity | None:
         """Give who calls, if a POST with this head and so long a body may skip ASGI."""
 
-    def call(self, caller: Caller, plain: Plain, identity: Identity, body: bytes) -> None:
+    def call(self, caller: Caller, plain: Plain, identity: Identity, body: bytes | memoryview) -> None:
         """Take a complete call; the answer goes to `caller.deliver`."""
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway import jsonrpc
+from gateway import json_text, jsonrpc
 from gateway.faults import FAULTS
 from gateway.jsonrpc import Envelope, Refused
 from tests import obvious_jsonrpc
@@ -295,6 +296,7 @@ def test_an_error_without_id_gets_the_callers(id: bytes) -> None:
 # --- large, odd and hostile texts ---
 
 _ODD_STRINGS = ["", "m", "2.0", "\\ud83d", "\\uD83d\\ude00", "\\ue000", "\\uE000", "\\\\ud83d", "\\\\\\ud83d"]
+_ODD_STRINGS += ["p" * 300, '\\"' + "p" * 300, "p" * 300 + '\\"', "p" * 300 + "é", "p" * 300 + "\t"]
 _ODD_STRINGS += ["\\\\", '\\"id\\":1', "{}", "é", "\ue000", "\\u0069d", "\\\\uE", "\\n\\/"]
 _NAMES = ["jsonrpc", "id", "method", "params", "error", "result", "x"]
 _NAMES += ["i\\u0064", "\\u006dethod", "jsonrp\\u0063", "p\\u0061rams", "\\ud869d", "\\\\u0069d"]
@@ -357,14 +359,79 @@ def _decoded(id: bytes | None) -> Any:
 @settings(max_examples=600, deadline=None)
 def test_the_obvious_reader_reads_the_same(body: bytes) -> None:
     """Contract 2.1 rules 3 to 9, on texts with repeated and escaped names, half surrogates and huge numbers."""
-    for reader in (jsonrpc.read, jsonrpc._read_slowly, _read_as_if_long):
+    for reader in (jsonrpc.read, jsonrpc._read_slowly, _read_as_if_long, _read_in_place):
         assert _outcome(reader, body) == obvious_jsonrpc.read(body)
 
 
-def _read_as_if_long(body: bytes) -> Envelope:
+@contextmanager
+def _as_if_long() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonrpc, "_LONG", 0)
+        patch.setattr(jsonrpc, "LONG", 1)
+        patch.setattr(json_text, "LONG", 1)
+        yield
+
+
+def _read_as_if_long(body: bytes) -> Envelope:
+    with _as_if_long():
         return jsonrpc.read(body)
+
+
+def _read_in_place(body: bytes) -> Envelope:
+    """A long body is not copied off its head."""
+    with _as_if_long():
+        return jsonrpc.read(memoryview(b"head" + body)[4:])
+
+
+def _judge_as_if_long(body: bytes, id: bytes) -> jsonrpc.Verdict:
+    with _as_if_long():
+        return jsonrpc.judge(body, id)
+
+
+_PLAIN = "plain text, " * 9000
+LONG_TEXTS = {
+    "a text": ("1", '{"parts":[{"text":"%s"}]}'),
+    "a file, then a timeout": ("1", '{"parts":[{"bytes":"%s"}],"configuration":{"timeout":7}}'),
+    "two texts": ("1", '{"a":"%s","b":"x%s"}'),
+    "many texts": ("1", "[" + '{"a":"%s"},' * 9 + "1]"),
+    "many in an object": ("1", "{" + '"a":"%s",' * 9 + '"b":1}'),
+    "a name": ("1", '{"%s":1}'),
+    "an id": ('"%s"', "{}"),
+    "an id after an escaped quote": ('"a\\"%s"', "{}"),
+    "an empty id beside a text": ('""', '{"a":"%s"}'),
+    "params": ("1", '"%s"'),
+    "a timeout": ("1", '{"configuration":{"timeout":"%s"}}'),
+    "a configuration": ("1", '{"configuration":"%s"}'),
+    "before an escaped quote": ("1", '{"a":"%s\\""}'),
+    "after an escaped quote": ("1", '{"a":"\\"%s"}'),
+    "after an escaped backslash": ("1", '{"a":"\\\\%s"}'),
+    "between texts": ("1", '{"a":"x"%s"y"}'),
+    "behind a name, up to a line end": ("1", '{"a"x%s\n:1}'),
+    "behind a colon": ("1", '{"a":%s"y"}'),
+    "numbers": ("1", '{"a":[' + "1," * 60000 + '"y"]}'),
+    "not closed": ("1", '{"a":"%s}'),
+    "with a control character": ("1", '{"a":"%s\x1f%s"}'),
+    "with a line end": ("1", '{"a":"%s\n%s"}'),
+    "with DEL": ("1", '{"a":"%s\x7f%s"}'),
+    "with a bad escape": ("1", '{"a":"%s\\x%s"}'),
+    "with an escape": ("1", '{"a":"%s\\n%s"}'),
+    "with half a surrogate": ("1", '{"a":"%s\\ud83d%s"}'),
+    "beyond ASCII": ("1", '{"a":"%sé%s"}'),
+    "beyond ASCII elsewhere": ("1", '{"a":"%s","b":"é"}'),
+    "no UTF-8": ("1", '{"a":"%s\udc80%s"}'),
+    "no UTF-8 elsewhere": ("1", '{"a":"%s","b":"\udcff"}'),
+    "another id behind it": ("1", '{"a":"%s"},"id":2,"x":{}'),
+}
+
+
+@pytest.mark.parametrize("name", LONG_TEXTS)
+def test_long_texts_are_read_as_short_ones(name: str) -> None:
+    """Contract 2.1 rules 3 to 9 and 2.4, on texts of which most is not parsed."""
+    id, params = (part.replace("%s", _PLAIN) for part in LONG_TEXTS[name])
+    body = f'{{"jsonrpc":"2.0","id":{id},"method":"m","params":{params}}}'.encode(errors="surrogateescape")
+    for reader in (jsonrpc.read, _read_in_place):
+        assert _outcome(reader, body) == obvious_jsonrpc.read(body)
+    for own in (b"1", b'""', b'"a\\""', id.encode()):
+        assert _told(jsonrpc.judge(body, own), body) == obvious_jsonrpc.judge(body, own)
 
 
 LONG = '"message":{"text":"' + "x" * 5000 + '","configuration":{"timeout":1}}'
@@ -450,7 +517,7 @@ def _told(verdict: jsonrpc.Verdict, body: bytes) -> str:
 @settings(max_examples=600, deadline=None)
 def test_the_obvious_judge_judges_the_same(body: bytes, id: bytes) -> None:
     """Contract 2.4, first four rows; what is made of an answer is JSON again."""
-    for judge in (jsonrpc.judge, jsonrpc._judge_slowly):
+    for judge in (jsonrpc.judge, jsonrpc._judge_slowly, _judge_as_if_long):
         verdict = judge(body, id)
         assert _told(verdict, body) == obvious_jsonrpc.judge(body, id)
         assert verdict.body is None or obvious_jsonrpc.parse(verdict.body)
@@ -468,6 +535,7 @@ def test_a_broken_text_is_broken_for_both(body: bytes, at: int, byte: bytes) -> 
         assert not is_read
     else:
         assert is_read
+    assert _outcome(_read_as_if_long, broken) == obvious_jsonrpc.read(broken)
 
 
 _SIZE = 10 * 1024 * 1024

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.upstream.known_head import CHANCES, HEADS, KnownHead, KnownHeads, learn
+from gateway.upstream.known_head import CHANCES, HEADS, LONG, KnownHead, KnownHeads, learn
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.connection import Connection, Received
@@ -40,6 +40,13 @@ def known(body: bytes = b"hello", more: bytes = b"X-Last: 1\r\n") -> KnownHead[s
 @pytest.mark.parametrize("body", [b"hello", b"", b"x", b"x" * 12_345, b"\r\n\r\n"])
 def test_the_same_head_with_any_length(body: bytes) -> None:
     assert known().body(message(body, b"X-Last: 1\r\n")) == body
+
+
+def test_a_long_body_is_not_copied() -> None:
+    data = message(b"x" * LONG, b"X-Last: 1\r\n")
+    body = known().body(data)
+    assert isinstance(body, memoryview)
+    assert body.obj is data
 
 
 OTHERS = {
@@ -217,6 +224,30 @@ async def test_answers_with_the_same_head_and_other_lengths(gateway: Running, ag
         assert response.json()["result"] == "x" * length
         assert response.headers["x-a"] == "1"
     assert len(agent.connections) == 1
+
+
+async def test_long_bodies_both_ways(agent: FaultAgent) -> None:
+    """Contract 2.3: bytes are bytes, also of a read that is sent again on another connection, and of a failure."""
+    long = BODY.replace(b"message/send", b"tasks/get") % (1, b"x" * 150_000)
+    async with running() as gateway:
+        await gateway.register(agent)
+        reader, writer = await open_raw(gateway.port)
+        failed = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"%b"}}' % (b"y" * 90_000)
+        for script, expected in (
+            ([padded(120_000)], b"x" * 120_000),
+            ([padded(120_000)], b"x" * 120_000),
+            ([reply.close(), padded(70_000)], b"x" * 70_000),
+            ([reply.body(failed, status=400)], failed),
+            ([reply.body(failed[:-1])], b"INVALID_RESPONSE"),
+            ([reply.body(b"y" * 90_000, status=500)], b"y" * 65_536),
+        ):
+            agent.next(*script)
+            writer.write(message(long))
+            _, got = await asyncio.wait_for(answer(reader), 10)
+            assert expected in got
+        writer.close()
+        assert {request.body for request in agent.requests} == {long}
+        assert await gateway.metric("vitalgate_requests_by_path_total", path="direct") == 6
 
 
 async def test_answers_in_pieces_after_a_known_head(gateway: Running, agent: FaultAgent) -> None:

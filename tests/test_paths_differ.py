@@ -17,12 +17,14 @@ from typing import Any, Final
 
 import pytest
 
+from gateway import answering, json_text, jsonrpc
+from gateway.upstream import connection, known_head
 from tests.fakes.agent import FaultAgent
 from tests.fakes.raw import open_raw
 from tests.fakes.running import Running, eventually, running
 from tests.generated_requests import Exchange, generated
 
-QUICK, LONG = 1200, 20_000
+QUICK, ALL_LONG, LONG = 1200, 300, 20_000
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "a2a": {
         "max_request_bytes": 5000,
@@ -165,6 +167,14 @@ async def test_both_ways_are_alike() -> None:
     ways = await compared(range(QUICK))
     assert ways["direct"] > QUICK  # it is about those
     assert ways["asgi"] > QUICK / 20
+
+
+async def test_both_ways_are_alike_for_long_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long bodies are not copied, and only in part parsed: here all are long."""
+    for module in (answering, connection, json_text, jsonrpc, known_head):
+        monkeypatch.setattr(module, "LONG", 1)
+    ways = await compared(range(QUICK, QUICK + ALL_LONG))
+    assert ways["direct"] > ALL_LONG
 
 
 @pytest.mark.long

@@ -230,9 +230,11 @@ async def test_tls_large_bodies(authority: Authority) -> None:
     async with FaultAgent(tls=authority.server()) as agent, wired(ca_file=str(authority.ca_file)) as wire:
         agent.always(reply.body(b"y" * 900_000))
         pool = wire.pool(agent.url)
-        for _ in range(2):
-            exchange = await wire.call(pool, b"x" * 900_000)
+        sent = b"head" + b"x" * 900_000
+        for body in (sent[4:], memoryview(sent)[4:]):
+            exchange = await wire.call(pool, body)
             assert (exchange.failure, len(exchange.body)) == (None, 900_000)
+            assert agent.requests[-1].body == body
         assert len(agent.connections) == 1
 
 

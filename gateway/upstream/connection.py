@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Final, cast
 from gateway.upstream.codings import STEP, Decoder, UndecodableError
 from gateway.upstream.exchange import AnswerHead, Exchange
 from gateway.upstream.failures import PROTOCOL, TOO_LARGE, UNDECODABLE, UPGRADED, Failure, lost_failure
-from gateway.upstream.known_head import KnownHeads
+from gateway.upstream.known_head import LONG, KnownHeads
 from gateway.upstream.reader import ResponseReader
 
 if TYPE_CHECKING:
     from gateway.upstream.pool import Pool
-
-_JOIN: Final = 262_144  # bytes: up to here copying head and body together is cheaper than a second write
 
 _GONE: Final = getattr(select, "POLLRDHUP", 0) | select.POLLERR | select.POLLHUP
 _SPEAKS: Final = select.POLLIN
@@ -68,11 +66,10 @@ class Connection(asyncio.Protocol):
         exchange.written = True
         self._fresh = True
         payload = exchange.payload
-        if len(payload) <= _JOIN:
+        if len(payload) < LONG:
             self._transport.write(exchange.head + payload)
         else:
-            self._transport.write(exchange.head)
-            self._transport.write(payload)
+            self._transport.writelines((exchange.head, payload))
 
     def alive(self) -> bool:
         """Whether another request may be written: open, and the peer has neither closed nor said anything.
@@ -188,7 +185,7 @@ class Connection(asyncio.Protocol):
         if exchange.on_head is not None:
             exchange.on_head(exchange)
         if self._exchange is exchange and exchange.consume is not None:
-            exchange.consume(body)
+            exchange.consume(bytes(body))
         if self._exchange is exchange:
             exchange.body = body
             self._exchange = None

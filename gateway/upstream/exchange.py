@@ -87,7 +87,7 @@ class Exchange:
     def __init__(
         self,
         head: bytes,
-        body: bytes,
+        body: bytes | memoryview,
         *,
         deadline: float | None,
         cap: int,
@@ -118,7 +118,7 @@ class Exchange:
         self.status = 0
         self.headers: Headers = []
         self.known: AnswerHead | None = None
-        self.body = b""
+        self.body: bytes | memoryview = b""
         self.failure: Failure | None = None
         self.written = False
         self.paused = False

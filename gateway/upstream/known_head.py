@@ -17,6 +17,8 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*(?=\r\n)",
 #: Longer heads are not kept, nor lengths that no single read can bring.
 _MOST: Final = 4096
 _MOST_DIGITS: Final = 8
+#: Bytes: from here on a copy costs more than what it takes to do without.
+LONG: Final = 16_384
 #: So many heads are known of a connection: clients have several agents behind one gateway.
 HEADS: Final = 16
 #: After so many heads in a row that were none of those, a connection's are not looked at any more.
@@ -39,15 +41,18 @@ class KnownHead(Generic[Told]):
         self._rest = len(after)
         self.told = told
 
-    def body(self, data: bytes) -> bytes | None:
-        """Give the body, if these bytes are this head again and one whole body; None: let the parser see."""
+    def body(self, data: bytes) -> bytes | memoryview | None:
+        """Give the body, if these bytes are this head again and one whole body; None: let the parser see.
+
+        A long one is not copied.
+        """
         if not data.startswith(self._before):
             return None
         at = self._at
         end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
         digits, begin = data[at:end], end + self._rest
         if digits.isdigit() and data.startswith(self._after, end) and len(data) == begin + int(digits):
-            return data[begin:]
+            return data[begin:] if len(data) < LONG else memoryview(data)[begin:]
         return None
 
 
@@ -80,7 +85,7 @@ class KnownHeads(Generic[Told]):
         self._latest: KnownHead[Told] | None = None
         self._chances = CHANCES
 
-    def read(self, data: bytes) -> tuple[Told, bytes] | None:
+    def read(self, data: bytes) -> tuple[Told, bytes | memoryview] | None:
         """Give what the head says, and the body, if these bytes are a known head and one whole body."""
         head = self._latest
         body = None if head is None else head.body(data)

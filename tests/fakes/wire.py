@@ -27,7 +27,7 @@ class Wire:
     def exchange(
         self,
         pool: Pool,
-        body: bytes = BODY,
+        body: bytes | memoryview = BODY,
         *,
         seconds: float | None = 5.0,
         cap: int = CAP,
@@ -54,13 +54,13 @@ class Wire:
         )
         return Sent(exchange, ended)
 
-    def start(self, pool: Pool, body: bytes = BODY, **more: Any) -> Sent:
+    def start(self, pool: Pool, body: bytes | memoryview = BODY, **more: Any) -> Sent:
         sent = self.exchange(pool, body, **more)
         pool.start(sent.exchange)
         assert not sent.ended.done(), "done was called from inside start"
         return sent
 
-    async def call(self, where: Pool | str, body: bytes = BODY, **more: Any) -> Exchange:
+    async def call(self, where: Pool | str, body: bytes | memoryview = BODY, **more: Any) -> Exchange:
         pool = self.pool(where) if isinstance(where, str) else where
         return await self.start(pool, body, **more).end()
 
