@@ -31,6 +31,7 @@ from tests.benchmarks.processes import Process
 
 AGENTS = 50
 CALLS_PER_SECOND, STREAMS_PER_SECOND, CHURN_SECONDS = 40.0, 4.0, 2.0
+LARGEST = 200_000  # bytes of text
 KEPT = 30  # connections that callers keep
 SAMPLES, SETTLE_SECONDS, PATIENCE_SECONDS = 40, 8.0, 20.0
 #: How much more the last quarter may have than the second one: a share, and a number.
@@ -151,7 +152,8 @@ class Load:
 
     async def _send(self, method: str, metadata: dict[str, Any]) -> Any:
         reader, writer = await self._connection()
-        params = {"metadata": metadata, "message": {"parts": [{"text": "x" * self._chance.randrange(2000)}]}}
+        size = self._chance.randrange(LARGEST if metadata["do"] == "large" else 2000)
+        params = {"metadata": metadata, "message": {"parts": [{"text": "x" * size}]}}
         call = {"jsonrpc": "2.0", "id": self._chance.randrange(1 << 30), "method": method, "params": params}
         body = json.dumps(call).encode()
         head = f"POST /a2a/{self._agent()} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
