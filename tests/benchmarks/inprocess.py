@@ -3,12 +3,14 @@
 `core` drives the proxied call alone, its upstream a list. `whole` drives everything between two sockets, from the
 bytes a caller sends to the bytes it gets: uvicorn's protocol as we mend it, the direct door, the core, the
 upstream pool and connections, over transports that only pass bytes on. `asgi` is the same through the ASGI door.
-`stream` passes events through open streams, one at a time on each. All log every call, as the gateway does.
+`stream` passes events through open streams, one at a time on each. `read-...` checks a 100 KB request: one plain
+text, one with line ends, one with letters beyond ASCII. All but these log every call, as the gateway does.
 
 A cost is the least CPU time of this thread per call, or event, over several batches, in microseconds, and in units
 of a fixed piece of Python work measured in between, so that it compares across machines and noise.
 
-Run as a program: python -m tests.benchmarks.inprocess core|whole|asgi|stream [--profile]
+Run as a program: python -m tests.benchmarks.inprocess KIND [--profile]
+KIND: core, whole, asgi, auth, stream, read-plain, read-escapes, read-utf8.
 """
 
 import asyncio
@@ -27,6 +29,7 @@ from typing import Any, cast
 import jwt
 import uvloop
 
+from gateway import jsonrpc
 from gateway.auth import Authenticator, FixedKey, TokenTerms
 from gateway.gate import Gate
 from gateway.headers import caller_line
@@ -173,12 +176,27 @@ async def whole(*, direct: bool = True, streams: bool = False, token: bytes = b"
             await upstream.aclose()
 
 
+@asynccontextmanager
+async def reading(words: str) -> AsyncIterator[Batch]:
+    """The check of a 100 KB request whose text says this again and again."""
+    body = payloads.request_of(words)
+
+    async def batch(calls: int) -> None:
+        for _ in range(calls):
+            assert jsonrpc.read(body).method == "message/send"
+
+    yield batch
+
+
 KINDS: dict[str, Callable[[], AbstractAsyncContextManager[Batch]]] = {
     "core": core,
     "whole": whole,
     "asgi": partial(whole, direct=False),
     "auth": lambda: whole(token=jwt.encode({"sub": "bench", "exp": time.time() + 3600}, SECRET).encode()),
     "stream": partial(whole, streams=True),
+    "read-plain": partial(reading, payloads.WORDS),
+    "read-escapes": partial(reading, payloads.WORDS + r"\n"),
+    "read-utf8": partial(reading, payloads.WORDS + "é"),
 }
 
 

@@ -19,9 +19,17 @@ _RESPONSE = (
 )
 
 
+WORDS = string.ascii_lowercase + " "
+
+
 def request(size: int = SMALL_REQUEST) -> bytes:
     """A `message/send` request of exactly `size` bytes."""
     return _sized(_REQUEST, size)
+
+
+def request_of(words: str) -> bytes:
+    """A `message/send` request of about 100 KB whose text says this again and again."""
+    return (_REQUEST % (CALL_ID, words * (LARGE // len(words.encode())))).encode()
 
 
 def response(size: int = SMALL_RESPONSE) -> bytes:
@@ -38,6 +46,5 @@ def _sized(template: str, size: int) -> bytes:
     room = size - len(template % (CALL_ID, ""))
     if room < 1:
         raise ValueError(f"a message of {size} bytes has no room for its text")
-    words = string.ascii_lowercase + " "
-    text = (words * (room // len(words) + 1))[:room]
+    text = (WORDS * (room // len(WORDS) + 1))[:room]
     return (template % (CALL_ID, text)).encode("ascii")
