@@ -370,7 +370,7 @@ class Call:
                 event="call",
                 request_id=self.request_id.decode("ascii"),
                 caller=self.request.identity.name,
-                agent="" if self.peer is None else self.peer.agent_id,
+                agent=self.named().get("agentId", "") if self.peer is None else self.peer.agent_id,
                 method=method[:128],
                 outcome=status,
                 reason=reason,

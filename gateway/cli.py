@@ -61,7 +61,8 @@ class LazyGroup(click.RichGroup):
         "help_option_names": ["-h", "--help"],
         "rich_help_config": {"text_paragraph_linebreaks": "\n\n"},
     },
-    epilog="Exit codes: 0 success, 1 wrong configuration, 2 wrong command line, 3 cannot start.",
+    epilog="Exit codes: 0 success, 1 wrong configuration, 2 wrong command line, 3 cannot start. "
+    "Commands with others say so.",
 )
 def cli() -> None:
     """An A2A (Agent2Agent) gateway with built-in health.

@@ -68,10 +68,16 @@ def open_text(body: bytes) -> Document:
         return Document(marked, _members(marked), True)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8") from None
-    except msgspec.DecodeError:
-        raise ValueError("not JSON" if body.strip() else "empty body") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 (byte {error.start})") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(_malformed(str(error)) if body.strip() else "empty body") from None
+
+
+def _malformed(problem: str) -> str:
+    """Say what msgspec has found, and where: it counts bytes from 0."""
+    what = problem.removeprefix("JSON is malformed: ")
+    return "not JSON: it ends too early" if what == "Input data was truncated" else f"not JSON: {what}"
 
 
 def condensed(text: bytes | memoryview) -> bytes:

@@ -68,8 +68,8 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
     ),
     "PARSE_ERROR": Remedy(
         CALLER,
-        "The body is no JSON: cut off, not UTF-8, with a byte order mark, or with NaN in it.",
-        "The message says what is wrong and where; correct the client.",
+        "The body is no JSON: cut off, compressed, not UTF-8, or with a byte order mark, a raw line end or NaN.",
+        "The message says what is wrong, and at which byte, counted from 0; correct the client.",
     ),
     "INVALID_REQUEST": Remedy(
         CALLER,

@@ -75,7 +75,7 @@ async def test_recent_faults_are_bounded_and_the_newest_comes_first() -> None:
         await gateway.call(CALL)  # no fault
         faults = (await about(gateway))["faults"]
         assert len(faults) == RECENT_FAULTS
-        assert (faults[0]["reason"], faults[0]["agent"]) == ("AGENT_NOT_FOUND", "")
+        assert (faults[0]["reason"], faults[0]["agent"]) == ("AGENT_NOT_FOUND", "nobody")
         assert (faults[1]["reason"], faults[1]["agent"]) == ("AGENT_HTTP_ERROR", "echo")
         assert faults[1]["caller"] == "anonymous"
         assert faults[1].keys() == {

@@ -655,6 +655,7 @@ async def test_each_call_is_one_log_line_without_its_body(gateway: Running, agen
     assert lines["r1"]["bytes_in"] == len(secret)
     assert lines["r1"]["bytes_out"] == len(ANSWER)
     assert (lines["r2"]["outcome"], lines["r2"]["reason"]) == ("protocol_error", "AGENT_NOT_FOUND")
+    assert lines["r2"]["agent"] == "nobody"  # as it was called, registered or not: whose client is wrong
     text = gateway.log.read_text()
     assert "hunter2" not in text
     assert "t0ken" not in text
