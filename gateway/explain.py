@@ -16,25 +16,26 @@ _RETRY = {
 }
 
 
-@click.command("explain")
+@click.command("explain", context_settings={"ignore_unknown_options": True})  # a code begins with a dash
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """Say what an error of the gateway or a code of the health checks means, and what to do.
 
-    NAME is what stands in X-Gateway-Error (AGENT_TIMEOUT), or in a check's finding (connect_refused). Without it
-    all names are listed.
+    NAME is what stands in X-Gateway-Error (AGENT_TIMEOUT), the code of an error (-32003), or what stands in a
+    check's finding (connect_refused). Without it all names are listed.
 
     \b
     Examples:
       vitalgate explain
       vitalgate explain AGENT_TIMEOUT
+      vitalgate explain -32700
       vitalgate explain connect_refused
     """
     if name is None:
         click.echo("\n".join([*FAULTS, *CODES_EXPLAINED]))
         return
-    text = _fault(name.upper()) or _code(name.lower())
-    if text is None:
+    text = _fault(name.upper()) or _code(name.lower()) or _number(name)
+    if not text:
         raise click.UsageError(f"{name!r} is no such name; without one, all of them are listed")
     click.echo(text)
 
@@ -50,6 +51,12 @@ def _fault(reason: str) -> str | None:
         _RETRY[fault.retry],
     )
     return "\n".join(lines)
+
+
+def _number(code: str) -> str:
+    """Explain all errors that have this code, in either dialect."""
+    reasons = [reason for reason, fault in FAULTS.items() if code in (str(fault.code), str(fault.a2a_code))]
+    return "\n\n".join(filter(None, map(_fault, reasons)))
 
 
 def _code(code: str) -> str | None:

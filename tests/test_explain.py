@@ -49,6 +49,19 @@ def test_a_code_of_the_health_checks_is_explained() -> None:
     assert CODES_EXPLAINED["connect_refused"].remedy in explained("connect_refused")
 
 
+def test_the_errors_of_a_code_are_explained() -> None:
+    assert "PARSE_ERROR (-32700)" in explained("-32700")
+    shutdown = explained("-32003")
+    for reason in ("AGENT_UNREACHABLE", "GATEWAY_SHUTDOWN"):
+        assert f"{reason} (-32003)" in shutdown
+
+
+def test_a_wrong_option() -> None:
+    result = CliRunner().invoke(cli, ["explain", "--nonsense"])
+    assert result.exit_code == 2
+    assert "no such name" in result.output
+
+
 def test_without_a_name_all_are_listed() -> None:
     assert explained().split() == [*FAULTS, *CODES_EXPLAINED]
 
