@@ -24,7 +24,7 @@ test-full: lint .venv-sdk03/.installed .js-sdk test-floors  ## the same with soa
 	.venv/bin/pytest -q -n $(JOBS) $(ARGS)
 
 # What the lower bounds of pyproject.toml carry: the command, the settings, the server, the registry, and calls.
-FLOOR_TESTS = cli settings server lifecycle hosts routes_registry routes_health events calls streams push \
+FLOOR_TESTS = cli settings server lifecycle hosts routes_registry routes_health events calls jsonrpc streams push \
 	auth health_cli redis_link redis_store
 test-floors: .venv-floors/.installed  ## a subset of the tests on the oldest dependencies allowed
 	.venv-floors/bin/pytest -q -n $(JOBS) -m "not long" -k "not quick" $(FLOOR_TESTS:%=tests/test_%.py) \

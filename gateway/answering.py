@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gateway.cycles import CloseDelimited
-from gateway.upstream.known_head import LONG
+from gateway.upstream.known_head import UNCOPIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Answering(HttpToolsProtocol):
     def _respond(self, status: int, head: bytes, body: bytes | memoryview) -> None:
         transport = self.transport
         whole = self._head(status, head)
-        if len(body) < LONG:
+        if len(body) < UNCOPIED:
             transport.write(whole + body)
         else:
             transport.writelines((whole, body))

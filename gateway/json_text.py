@@ -15,8 +15,6 @@ from stringzilla import find_first_not_of, rfind
 
 #: Bytes: shorter texts are read as they are.
 LONG: Final = 8192
-#: What follows a string, and seldom begins one.
-_AFTER_STRING: Final = b":,]} \t\r\n"
 #: ASCII without control characters, quotes and backslashes: stands in a string for itself.
 _PLAIN: Final = bytes(set(range(0x20, 0x80)) - set(b'"\\'))
 
@@ -81,20 +79,24 @@ def _malformed(problem: str) -> str:
 
 
 def condensed(text: bytes | memoryview) -> bytes:
-    """Empty the plain strings that take up most of a long text: it is JSON if, and only if, what is left is.
+    """Empty the long plain strings of a long text: if what is left is JSON, so is the text.
 
-    A file in a message is one long string, without escapes or anything beyond ASCII. To see that takes a tenth of
-    the time in which msgspec passes over it. Where no string is begun at the quote in front of what is emptied,
-    two quotes are left that make no JSON. So what is left has the very members that the text has; a name or value
-    that was long is empty, or ends with an escaped quote.
+    A file in a message is one such string; the search takes an eighth of the time in which msgspec passes over it.
+    What is cut stands between two quotes, and has neither quotes nor backslashes. A parser that has come to the
+    first of them without a fault
+
+    - is then inside a string, which this quote began, or in which it is escaped: what is cut is content, of which
+      any amount will do, and the second quote ends the string;
+    - or has just ended a string: then what is left is no JSON, having a string behind a string.
+
+    The cut lies between ASCII bytes: it makes no UTF-8. More than LONG / 4 bytes are cut at a time: no name that
+    anybody looks for. What was cut, be it a name or a value, is empty now, or ends with an escaped quote.
     """
     while len(text) >= LONG:
         middle = len(text) // 2
         begin = rfind(text, b'"', 0, middle) + 1
-        if not begin or text[begin] in _AFTER_STRING:
-            break
         end = find_first_not_of(text, _PLAIN, begin)
-        if end - begin <= middle // 2 or text[end] != 0x22:
+        if not begin or end - begin <= middle // 2 or text[end] != 0x22:
             break
         text = b"".join((text[:begin], text[end:]))
     return bytes(text)

@@ -17,7 +17,7 @@ from gateway.faults import Fault
 from gateway.json_text import LONG, condensed, open_text, repeated, string
 
 NULL: Final = b"null"
-#: How a string ends that may have been a long one.
+#: How a string ends that may have been emptied.
 _EMPTY: Final = b'""'
 _COLONS: Final = frozenset((b":", b": "))
 #: No backslash: then a quote begins or ends a string, and a name follows only where it begins one.
@@ -84,7 +84,7 @@ def read(body: bytes | memoryview) -> Envelope:
         Refused: The first rule that the body breaks.
     """
     try:
-        text = body if isinstance(body, bytes) and len(body) < LONG else condensed(body)
+        text = condensed(body)
         request = _decode_request(text)
         id = None if request.id is UNSET else bytes(request.id)
         params = b"" if request.params is UNSET else request.params
@@ -94,7 +94,7 @@ def read(body: bytes | memoryview) -> Envelope:
             begin >= 0
             and request.jsonrpc == "2.0"
             and request.method
-            and (id is None or (_is_plain_id(id) and (text is body or id[-2:] != _EMPTY)))
+            and (id is None or (_is_plain_id(id) and id != _EMPTY))
             and _is_unambiguous(text[:begin] + text[end:])
             and (text.isascii() or text.decode())
         ):
@@ -135,7 +135,10 @@ def _without(body: bytes, params: bytes) -> bytes:
 
 
 def _is_unambiguous(body: bytes) -> bool:
-    """Tell whether the three keys that decide occur once, as far as a look without parsing can tell."""
+    """Tell whether the three keys that decide occur once, as far as a look without parsing can tell.
+
+    No backslash: so none of their values was emptied behind an escaped quote.
+    """
     return not (
         b"\\" in body or body.count(b'"id"') > 1 or body.count(b'"method"') > 1 or body.count(b'"jsonrpc"') > 1
     )
@@ -235,18 +238,18 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 def judge(body: bytes | memoryview, id: bytes) -> Verdict:
     """Judge the body of a 2xx answer to the request with this raw id (contract 2.4, first four rows)."""
     try:
-        text = body if isinstance(body, bytes) and len(body) < LONG else condensed(body)
+        text = condensed(body)
         response = _decode_response(text)
         if (
             response.jsonrpc is not UNSET
             and response.id is not UNSET
             and bytes(response.jsonrpc) == b'"2.0"'
             and bytes(response.id) == id
-            and (text is body or id[-2:] != _EMPTY)
+            and id[-2:] != _EMPTY
             and (text.isascii() or text.decode())
         ):
             return Verdict(body, response.error is not UNSET and bytes(response.error) != NULL)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass  # not the common case: the slow judge finds out which
     return _judge_slowly(bytes(body), id)
 

@@ -200,6 +200,7 @@ json_values = st.recursive(
     st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "x"]), json_values | st.just("2.0")),
     st.booleans(),
 )
+@settings(deadline=None)
 def test_quick_and_slow_readers_agree(value: dict[str, Any], ascii: bool) -> None:
     """Both paths apply the same rules: whatever the quick one accepts, the slow one reads alike."""
     body = json.dumps(value, ensure_ascii=ascii).encode("utf-8", "surrogatepass")
@@ -377,9 +378,48 @@ def _read_as_if_long(body: bytes) -> Envelope:
 
 
 def _read_in_place(body: bytes) -> Envelope:
-    """A long body is not copied off its head."""
+    """As a body that was not copied off its head."""
     with _as_if_long():
         return jsonrpc.read(memoryview(b"head" + body)[4:])
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        obvious_jsonrpc.parse(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+@given(_documents, st.integers(0, 400), st.sampled_from([b"", b"\\", b'"', b"\xff", b":", b"}", b",", b'"p":']))
+@settings(max_examples=600, deadline=None)
+def test_what_is_left_of_a_broken_text_is_broken(body: bytes, at: int, piece: bytes) -> None:
+    broken = body[:at] + piece + body[at + 1 :]
+    with _as_if_long():
+        left = json_text.condensed(broken)
+    assert len(left) <= len(broken)
+    assert not _is_json(left) or _is_json(broken)
+
+
+PLAIN = b"plain text, " * 2000
+CONDENSED = {
+    "one": (b'{"a":"%b"}' % PLAIN, b'{"a":""}'),
+    "one after the other": (b'{"a":"%b","b":"%b"}' % (PLAIN * 2, PLAIN), b'{"a":"","b":""}'),
+    "of any letters": (b'["%b"]' % (bytes(set(range(0x20, 0x80)) - set(b'"\\')) * 200), b'[""]'),
+    "beside much else": (b'{"a":"%b","b":%b}' % (PLAIN, b"1" * 30_000), None),
+    "escapes": (b'{"a":"%b"}' % (b"line\\n" * 4000), None),
+    "beyond ASCII": (b'{"a":"%b"}' % ("é".encode() * 9000), None),
+    "numbers": (b'{"a":[%b"y"]}' % (b"1," * 9000), b'{"a""y"]}'),
+    "no quote": (b"1" * 9000, None),
+    "short": (b'{"a":"%b"}' % PLAIN[:8000], None),
+}
+
+
+@pytest.mark.parametrize("name", CONDENSED)
+def test_what_is_left_of_a_long_text(name: str) -> None:
+    text, left = CONDENSED[name]
+    assert json_text.condensed(text) == (text if left is None else left)
+    assert json_text.condensed(memoryview(b"head" + text)[4:]) == json_text.condensed(text)
 
 
 def _judge_as_if_long(body: bytes, id: bytes) -> jsonrpc.Verdict:
@@ -434,7 +474,7 @@ def test_long_texts_are_read_as_short_ones(name: str) -> None:
         assert _told(jsonrpc.judge(body, own), body) == obvious_jsonrpc.judge(body, own)
 
 
-LONG = '"message":{"text":"' + "x" * 5000 + '","configuration":{"timeout":1}}'
+LONG = '"message":{"text":"' + "x\\n" * 5000 + '","configuration":{"timeout":1}}'
 IN_LONG_TEXTS = {
     "none": LONG,
     "last": LONG + ',"configuration":{"timeout":5}',

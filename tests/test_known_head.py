@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.upstream.known_head import CHANCES, HEADS, LONG, KnownHead, KnownHeads, learn
+from gateway.upstream.known_head import CHANCES, HEADS, UNCOPIED, KnownHead, KnownHeads, learn
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.connection import Connection, Received
@@ -43,7 +43,7 @@ def test_the_same_head_with_any_length(body: bytes) -> None:
 
 
 def test_a_long_body_is_not_copied() -> None:
-    data = message(b"x" * LONG, b"X-Last: 1\r\n")
+    data = message(b"x" * UNCOPIED, b"X-Last: 1\r\n")
     body = known().body(data)
     assert isinstance(body, memoryview)
     assert body.obj is data
@@ -235,19 +235,19 @@ async def test_long_bodies_both_ways(agent: FaultAgent) -> None:
         failed = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"%b"}}' % (b"y" * 90_000)
         for script, expected in (
             ([padded(120_000)], b"x" * 120_000),
-            ([padded(120_000)], b"x" * 120_000),
             ([reply.close(), padded(70_000)], b"x" * 70_000),
             ([reply.body(failed, status=400)], failed),
             ([reply.body(failed[:-1])], b"INVALID_RESPONSE"),
             ([reply.body(b"y" * 90_000, status=500)], b"y" * 65_536),
         ):
-            agent.next(*script)
-            writer.write(message(long))
-            _, got = await asyncio.wait_for(answer(reader), 10)
-            assert expected in got
+            for _ in range(2):  # the second answer has a known head
+                agent.next(*script)
+                writer.write(message(long))
+                _, got = await asyncio.wait_for(answer(reader), 10)
+                assert expected in got
         writer.close()
         assert {request.body for request in agent.requests} == {long}
-        assert await gateway.metric("vitalgate_requests_by_path_total", path="direct") == 6
+        assert await gateway.metric("vitalgate_requests_by_path_total", path="direct") == 10
 
 
 async def test_answers_in_pieces_after_a_known_head(gateway: Running, agent: FaultAgent) -> None:

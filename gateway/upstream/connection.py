@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from gateway.upstream.codings import STEP, Decoder, UndecodableError
 from gateway.upstream.exchange import AnswerHead, Exchange
 from gateway.upstream.failures import PROTOCOL, TOO_LARGE, UNDECODABLE, UPGRADED, Failure, lost_failure
-from gateway.upstream.known_head import LONG, KnownHeads
+from gateway.upstream.known_head import UNCOPIED, KnownHeads
 from gateway.upstream.reader import ResponseReader
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         exchange.written = True
         self._fresh = True
         payload = exchange.payload
-        if len(payload) < LONG:
+        if len(payload) < UNCOPIED:
             self._transport.write(exchange.head + payload)
         else:
             self._transport.writelines((exchange.head, payload))

@@ -17,8 +17,8 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*(?=\r\n)",
 #: Longer heads are not kept, nor lengths that no single read can bring.
 _MOST: Final = 4096
 _MOST_DIGITS: Final = 8
-#: Bytes: from here on a copy costs more than what it takes to do without.
-LONG: Final = 16_384
+#: Bytes: from here on a copy of a body costs more than a view of it and a second buffer to write.
+UNCOPIED: Final = 16_384
 #: So many heads are known of a connection: clients have several agents behind one gateway.
 HEADS: Final = 16
 #: After so many heads in a row that were none of those, a connection's are not looked at any more.
@@ -44,7 +44,7 @@ class KnownHead(Generic[Told]):
     def body(self, data: bytes) -> bytes | memoryview | None:
         """Give the body, if these bytes are this head again and one whole body; None: let the parser see.
 
-        A long one is not copied.
+        A long one is not copied, but a view.
         """
         if not data.startswith(self._before):
             return None
@@ -52,7 +52,7 @@ class KnownHead(Generic[Told]):
         end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
         digits, begin = data[at:end], end + self._rest
         if digits.isdigit() and data.startswith(self._after, end) and len(data) == begin + int(digits):
-            return data[begin:] if len(data) < LONG else memoryview(data)[begin:]
+            return data[begin:] if len(data) < UNCOPIED else memoryview(data)[begin:]
         return None
 
 
