@@ -376,7 +376,7 @@ class Call:
                 reason=reason,
                 status=http,
                 duration_ms=int(seconds * 1e6) / 1000,
-                bytes_in=len(self.request.body or b""),
+                bytes_in=self.request.forgotten or len(self.request.body or b""),
                 bytes_out=size,
                 events=events,
                 trace_id=self.inbound.traceparent[3:35].decode("latin-1"),

@@ -133,8 +133,9 @@ class Dispatch:
         headers = list(scope["headers"])
         verdict = await self._gate.judge(headers, sent)
         limit = self._doors.max_request_bytes
-        body = await _read_body(headers, receive, min(limit, REFUSED_BYTES) if verdict.refused else limit)
-        await self._answered(caller, Request(_segment(path), headers, scope["query_string"], body), verdict)
+        request = Request(_segment(path), headers, scope["query_string"], None)
+        request.body = await _read_body(headers, receive, min(limit, REFUSED_BYTES) if verdict.refused else limit)
+        await self._answered(caller, request, verdict)
 
     async def _answered(self, caller: Caller, request: Request, verdict: Verdict) -> None:
         """Wait until the answer is complete, or the caller is gone; it may have gone before this task began."""

@@ -22,6 +22,7 @@ class Request(msgspec.Struct, gc=False):
         refused: Reason why the gate does not let the call pass; the body is then read for its id only.
         push: Id of the stream that a GET asked for (contract 3.6): the gateway made the body itself.
         inbound: What the headers say, if they have been read before.
+        forgotten: How many bytes the body had that is not kept any more.
     """
 
     agent: bytes
@@ -33,6 +34,12 @@ class Request(msgspec.Struct, gc=False):
     refused: str = ""
     push: bytes = b""
     inbound: Inbound | None = None
+    forgotten: int = 0
+
+    def forget(self) -> None:
+        """Keep no copy of what the agent has begun to answer."""
+        self.forgotten = len(self.body or b"")
+        self.headers, self.body = [], b""
 
 
 class Plain(msgspec.Struct, gc=False):

@@ -40,7 +40,7 @@ class OpenStream:
         enveloped = wish != "auto" if request.push else wish == "envelope"
         # A stream may last for hours, and there may be thousands: what is not needed any more goes.
         exchange.forget_request()
-        request.headers = []
+        request.forget()
         writer = Writer(self._id.decode(), envelope=enveloped, number_ids=bool(request.push))
         return Relay(self, exchange, writer, proxy.rules.streams, proxy.loop)
 

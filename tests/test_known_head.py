@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.upstream import Exchange
 from gateway.upstream.known_head import CHANCES, HEADS, UNCOPIED, KnownHead, KnownHeads, learn
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.connection import Connection, Received
 from tests.fakes.raw import exchange, open_raw
 from tests.fakes.running import Running, running
+from tests.fakes.wire import wired
 
 HEAD = (
     b"POST /a2a/echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n"
@@ -248,6 +250,23 @@ async def test_long_bodies_both_ways(agent: FaultAgent) -> None:
         writer.close()
         assert {request.body for request in agent.requests} == {long}
         assert await gateway.metric("vitalgate_requests_by_path_total", path="direct") == 10
+
+
+@pytest.mark.parametrize("size", [10, UNCOPIED])
+async def test_a_known_answer_may_be_taken_in_pieces(size: int, agent: FaultAgent) -> None:
+    """Who asks for a body piece by piece gets it so, though another has had the same head whole."""
+    pieces: list[bytes] = []
+
+    def in_pieces(exchange: Exchange) -> None:
+        exchange.consume = pieces.append
+
+    async with wired() as wire:
+        pool = wire.pool(agent.url)
+        agent.always(padded(size))
+        whole = [(await wire.call(pool)).body for _ in range(2)]
+        assert (await wire.call(pool, on_head=in_pieces)).failure is None
+        assert b"".join(pieces) == bytes(whole[0]) == bytes(whole[1])
+        assert {type(piece) for piece in pieces} == {bytes}
 
 
 async def test_answers_in_pieces_after_a_known_head(gateway: Running, agent: FaultAgent) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.fakes import reply
 from tests.fakes.agent import FaultAgent
 from tests.fakes.gateway import GatewayProcess
-from tests.fakes.stream_client import CALL, Stream, calling, opened, request
+from tests.fakes.stream_client import CALL, Door, Stream, calling, opened, request
 from tests.fakes.stream_reply import SSE, pour, sse
 
 MB = 1 << 20
@@ -123,6 +123,21 @@ async def test_memory_is_bounded_for_compressed_events_without_end(tmp_path: Pat
             [error] = await stream.rest(20)
         assert error.reason == "RESPONSE_TOO_LARGE"
         assert memory(gateway) - before < 16 * MB
+
+
+@pytest.mark.parametrize("door", ["direct", "asgi"])
+async def test_an_open_stream_keeps_no_copy_of_its_request(door: Door, tmp_path: Path) -> None:
+    """What a stream holds does not grow with what was asked: 40 requests of 4 MB."""
+    large = CALL.replace(b"{}", b'{"text":"%b"}' % (b"x" * 4 * MB))
+    async with FaultAgent() as agent, AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(served(tmp_path, agent))
+        before = await warmed(gateway, agent)
+        for _ in range(40):
+            agent.next(sse(A2A, end="hang"))
+            stream = await stack.enter_async_context(opened(port(gateway), large, door=door))
+            await stream.event()
+            agent.requests.clear()
+        assert memory(gateway, "VmRSS") - before < 40 * MB
 
 
 # --- numbers ---

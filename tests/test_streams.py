@@ -289,7 +289,7 @@ async def test_the_log_line_of_a_stream(gateway: Running, agent: FaultAgent) -> 
     await gateway.tasks[0]
     await asyncio.sleep(0.2)  # the log is written by a thread, in batches of 50 ms
     lines = {line["request_id"]: line for line in gateway.lines() if line["event"] == "call"}
-    fields = ("agent", "method", "outcome", "reason", "status", "events", "bytes_out")
+    fields = ("agent", "method", "outcome", "reason", "status", "events", "bytes_in", "bytes_out")
     assert [lines["r1"].get(name, "") for name in fields] == [
         "echo",
         "message/stream",
@@ -297,6 +297,7 @@ async def test_the_log_line_of_a_stream(gateway: Running, agent: FaultAgent) -> 
         "",
         200,
         2,
+        len(CALL),
         size,
     ]
     assert [lines["r2"][name] for name in fields[2:6]] == ["transport_error", "STREAM_BROKEN", 200, 1]
