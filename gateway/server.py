@@ -29,7 +29,7 @@ import uvloop
 from uvicorn._types import ASGI3Application
 
 from gateway.answering import ServerLimits
-from gateway.heap import keep_heap
+from gateway.heap import keep_house
 from gateway.lifecycle import Lifecycle, Phase
 from gateway.limits import Connections
 from gateway.protocol import Caller, Door
@@ -113,7 +113,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], lifecycle: Lifecycle) -> 
     signal comes is given up: then, too, the process has `EXIT_SECONDS`. SIGHUP goes to
     `lifecycle.hang_up`.
     """
-    keep_heap()
+    keep_house()
     watchdog = threading.Timer(EXIT_SECONDS, _give_up)
     watchdog.daemon = True
 

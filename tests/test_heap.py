@@ -11,9 +11,9 @@ import pytest
 ROUNDS = 500
 PROGRAM = """
 import resource, sys
-from gateway.heap import keep_heap
+from gateway.heap import keep_house
 if sys.argv[1] == "kept":
-    keep_heap()
+    keep_house()
 for _ in range({rounds}):  # three bodies at a time, which are then forgotten
     bodies = [b"x" * 300_000 for _ in range(3)]
     del bodies

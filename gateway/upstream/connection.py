@@ -223,6 +223,7 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is not None and not self._reader.complete:
             self._lost(exchange, exc)
+        self._reader.close()
 
     # Less usual answers
 

@@ -128,6 +128,10 @@ class ResponseReader:
         if self.status and not self.chunked and self.length is None:
             self.complete = True
 
+    def close(self) -> None:
+        """Let go of the parser, which holds on to this reader: both are freed at once, without the collector."""
+        del self._parser
+
     def _bad(self) -> None:
         if self.complete:
             self.excess = True
