@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import yaml
 
@@ -83,7 +83,7 @@ def file_layer(path: str, *, again: bool = False) -> Layer:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path
-        layer.problems.append(f"{where}: not valid YAML: {_without_quotes(error.problem or error.context or '')}")
+        layer.problems.append(f"{where}: not valid YAML: {_without_text(error.problem or error.context or '')}")
     except (yaml.YAMLError, UnicodeDecodeError):
         layer.problems.append(f"{path}: not valid YAML: must be UTF-8 text without control characters")
     except ValueError:
@@ -93,8 +93,19 @@ def file_layer(path: str, *, again: bool = False) -> Layer:
     return layer
 
 
-def _without_quotes(text: str) -> str:
-    return re.sub(r"'[^']*'|\"[^\"]*\"", "...", text)
+#: What a YAML error quotes and is no secret: a punctuation mark, the name of a token.
+_HARMLESS: Final = re.compile(r"'(?:[^\w\s'\"]|<[a-z ]+>)'")
+
+
+def _without_text(problem: str) -> str:
+    """Leave out what a YAML error quotes of the file: it may be a secret."""
+    if problem.startswith("found character '\\t'"):
+        return "a tab, where only spaces may indent"
+    return re.sub(
+        r"'[^']*'|\"[^\"]*\"",
+        lambda quoted: quoted[0] if _HARMLESS.fullmatch(quoted[0]) else "...",
+        problem,
+    )
 
 
 def _read_yaml(data: bytes, layer: Layer) -> None:

@@ -239,9 +239,11 @@ def test_every_mistake_of_every_source_is_named_at_once(file) -> None:
         ),
         (
             "a2a:\n\tenable: true\n",
-            "FILE:2:1: not valid YAML: found character ... that cannot start any token",
+            "FILE:2:1: not valid YAML: a tab, where only spaces may indent",
         ),
-        ("a2a: {\n", "FILE:2:1: not valid YAML: expected the node content, but found ..."),
+        ("a2a: {\n", "FILE:2:1: not valid YAML: expected the node content, but found '<stream end>'"),
+        ("a2a: }\n", "FILE:1:6: not valid YAML: expected the node content, but found '}'"),
+        ('a2a: "\\q"\n', "FILE:1:8: not valid YAML: found unknown escape character ..."),
         ("a2a: *secret\n", "FILE:1:6: not valid YAML: found undefined alias ..."),
         (
             "a2a: !!python/object:os.system {}\n",
