@@ -229,7 +229,9 @@ class Registry:
         """
         with self._counted("deregister"):
             _check(may, agent_id)
-            if not await self._stored(lambda: self._store.remove(agent_id, principal)):
+            if not is_agent_id(agent_id) or not await self._stored(
+                lambda: self._store.remove(agent_id, principal)
+            ):
                 raise NotFound
 
     def read_agent_id(self, operation: Operation, document: bytes) -> str:

@@ -162,6 +162,7 @@ class Feed:
                     self._mirror.renewed(agent_id, Term(*map(int, numbers)))
             case "removed" | "expired":
                 self._mirror.gone(kind, rest[0], version, elsewhere=True)
+                self._mirror.buried(rest[0], version)
             case "registered" | "replaced":
                 agent_id, rev, number, end, seen, ttl, registered_at = rest
                 owner, _, card = body.partition(b"\n")

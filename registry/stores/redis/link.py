@@ -44,7 +44,7 @@ local key = p .. 'store'
 local known, had = tonumber(a[2]), redis.call('HMGET', key, 'token', 'version')
 if not had[1] or (number(had[2]) or 0) < known then
   redis.call('HSET', key, 'token', a[1], 'format', 1, 'born', text(now), 'version', text(math.max(known, now)))
-  redis.call('DEL', p .. 'gone')
+  redis.call('DEL', p .. 'buried')
 end
 return {redis.call('HGET', key, 'token'), redis.call('HGET', key, 'format')}
 """,

@@ -13,12 +13,16 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from registry.agent import Agent, Lease, Registration
 from registry.card import read_card
 from registry.errors import Invalid
 from registry.stores.ledger import Change, Gone, Kept
+
+BURIED_MICROS: Final = 600 * 1_000_000
+"""How long it is kept in mind what was removed: versions are never below the time. All nodes hear of it sooner."""
+MOST_BURIED: Final = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +97,8 @@ class Mirror:
         self.newest = 0
         self.entries: dict[str, Entry] = {}
         self._unread: dict[str, int] = {}  # what is registered with a card that is not valid here, and its rev
-        self._gone: dict[str, int] = {}  # what was removed by news ahead of the feed, and its version
+        self._gone: dict[str, int] = {}  # what was not there by news ahead of the feed, and its version
+        self._buried: dict[str, int] = {}  # what was removed of late, and at which version
         self._local = local
         self._tell = tell
 
@@ -153,6 +158,14 @@ class Mirror:
             del self.entries[agent_id]
             self._tell(Gone(kind, agent_id, elsewhere))
 
+    def buried(self, agent_id: str, version: int) -> None:
+        """The store removed an agent at just this version: should it forget that, it is to be told."""
+        version = max(version, self._buried.pop(agent_id, 0))
+        self._buried[agent_id] = version  # at the end: in the order of their coming
+        first = next(iter(self._buried))
+        if len(self._buried) > MOST_BURIED or self._buried[first] < version - BURIED_MICROS:
+            del self._buried[first]
+
     def followed(self, version: int) -> None:
         """The feed was applied up to this version."""
         self.version = version
@@ -170,8 +183,8 @@ class Mirror:
         return self.entries.keys() | self._unread.keys()
 
     def gone_since(self) -> list[str | int]:
-        """What was removed by news ahead of the feed: id and version, one after the other."""
-        return [word for pair in self._gone.items() for word in pair]
+        """What was removed of late, or by news ahead of the feed: id and version, one after the other."""
+        return [word for pair in (*self._buried.items(), *self._gone.items()) for word in pair]
 
     # -- a listing of everything
 

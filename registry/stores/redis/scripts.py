@@ -1,9 +1,10 @@
 """The steps of the store, in Lua: each is done wholly or not at all, by the server's clock.
 
 Keys under the prefix: ``agents/{id}`` (hash: format, card, owner as JSON, registered_at, seen, ttl, number, rev),
-``leases`` (sorted set: id → end), ``store`` (hash: token, format, born, version, healed), ``gone`` (set),
-``contact``, ``clock``. All times are microseconds of cluster time. `rev` is the version of the agent's last change
-but its lease; versions and lease numbers are never below the time: none comes twice, whatever the server forgot.
+``leases`` (sorted set: id → end), ``store`` (hash: token, format, born, version, healed), ``buried`` (hash: id →
+version at which it was not there: what is older is not put back), ``contact``, ``clock``. All times are
+microseconds of cluster time. `rev` is the version of the agent's last change but its lease; versions and lease
+numbers are never below the time: none comes twice, whatever the server forgot.
 
 A message on ``discovery`` is a line (previous version, version, kind, and by kind more) and a body. Who knows
 another previous version has missed something.
@@ -19,6 +20,8 @@ QUIET_SECONDS: Final = 3
 """When no node had contact for longer than this, nobody could be heard: agents get their time anew."""
 REBUILD_SECONDS: Final = 600
 """How long a new data set takes back what nodes know of the one before."""
+YOUNG_SECONDS: Final = 10
+"""How long nodes may not have put back what they know: who is not there then, and removed, must not come later."""
 
 _COMMON: Final = """
 local store, leases = p .. 'store', p .. 'leases'
@@ -43,14 +46,19 @@ local function next_version()
   return before, version
 end
 local function tell(...) redis.call('PUBLISH', p .. 'discovery', table.concat({...}, ' ')) end
-local function drop(id, kind)
+local function age() return now - (number(redis.call('HGET', store, 'born')) or 0) end
+local function bury(id, version)
+  if age() > REBUILD then return end
+  if (number(redis.call('HGET', p .. 'buried', id)) or 0) < tonumber(version) then
+    redis.call('HSET', p .. 'buried', id, version)
+    redis.call('EXPIRE', p .. 'buried', REBUILD / 1000000)
+  end
+end
+local function drop(id, kind, since)
   redis.call('DEL', key(id))
   redis.call('ZREM', leases, id)
-  if now - (number(redis.call('HGET', store, 'born')) or 0) < REBUILD then
-    redis.call('SADD', p .. 'gone', id)
-    redis.call('EXPIRE', p .. 'gone', REBUILD / 1000000)
-  end
   local before, version = next_version()
+  bury(id, since or version)
   tell(before, version, kind, id)
   return version
 end
@@ -138,10 +146,13 @@ REMOVE: Final = _script(
     """
 local id = a[1]
 local had = row(id, 'owner')
-if not had or ends(id) <= now then return '0' end
+if not had or ends(id) <= now then
+  if age() < YOUNG then bury(id, text(now)) end
+  return '0'
+end
 if had[1] ~= 'null' and had[1] ~= a[2] then return '-1' end
 return drop(id, 'removed')
-""",
+""".replace("YOUNG", str(YOUNG_SECONDS * 1_000_000)),
 )
 
 #: id, number → "expired" version; "gone" version; "kept" number end seen ttl
@@ -214,14 +225,14 @@ return redis.call('HGET', store, 'version') or '0'
 RESTORE: Final = _script(
     "restore",
     """
-if now - (number(redis.call('HGET', store, 'born')) or 0) > REBUILD then return 0 end
+if age() > REBUILD then return 0 end
 local before, version = next_version()
 for i = 2, #a, 8 do
-  local id, rev, number, seen, ttl = a[i], a[i + 1], a[i + 2], a[i + 3], a[i + 4]
+  local id, rev, lease, seen, ttl = a[i], a[i + 1], a[i + 2], a[i + 3], a[i + 4]
   local had = row(id, 'rev', 'number')
   local same = had and had[1] == rev
-  local older = not had or tonumber(had[1]) < tonumber(rev) or (same and tonumber(had[2]) < tonumber(number))
-  if older and redis.call('SISMEMBER', p .. 'gone', id) == 0 then
+  local older = not had or tonumber(had[1]) < tonumber(rev) or (same and tonumber(had[2]) < tonumber(lease))
+  if older and (number(redis.call('HGET', p .. 'buried', id)) or 0) < tonumber(rev) then
     redis.call('HSET', key(id), 'format', 1, 'number', version, 'seen', seen, 'ttl', ttl,
       'rev', rev, 'registered_at', a[i + 5], 'owner', a[i + 6], 'card', a[i + 7])
     redis.call('ZADD', leases, text(now + ttl), id)
@@ -232,20 +243,21 @@ return 1
 """.replace("REBUILD", str(REBUILD_SECONDS * 1_000_000)),
 )
 
-#: version, ids, then (id, version)...: what a node knew then, and what was gone later: the store forgot that
+#: version, ids, then (id, version)...: what a node knew then, and what was removed when: the store forgot that
 AGREE: Final = _script(
     "agree",
     """
 local known = {}
 for id in string.gmatch(a[2], '%S+') do known[id] = true end
-for i = 3, #a, 2 do
-  local had = not known[a[i]] and row(a[i], 'rev')
-  if had and tonumber(had[1]) <= tonumber(a[i + 1]) then drop(a[i], 'removed') end
-end
-for _, id in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+local function end_older(id, version)
   local had = not known[id] and row(id, 'rev')
-  if had and tonumber(had[1]) <= tonumber(a[1]) then drop(id, 'removed') end
+  if had and tonumber(had[1]) <= tonumber(version) then drop(id, 'removed', version) end
 end
+for i = 3, #a, 2 do
+  bury(a[i], a[i + 1])
+  end_older(a[i], a[i + 1])
+end
+for _, id in ipairs(redis.call('ZRANGE', leases, 0, -1)) do end_older(id, a[1]) end
 return 1
 """,
 )

@@ -10,8 +10,8 @@ from registry.errors import StoreUnavailable
 from registry.stores.redis.script import Script
 
 COMMANDS: Final = (
-    *("DEL", "EXISTS", "EXPIRE", "GET", "HDEL", "HGET", "HMGET", "HSCAN", "HSET", "PUBLISH", "SADD", "SET"),
-    *("SISMEMBER", "ZADD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE"),
+    *("DEL", "EXISTS", "EXPIRE", "GET", "HDEL", "HGET", "HMGET", "HSCAN", "HSET", "PUBLISH", "SET"),
+    *("ZADD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE"),
 )
 """All that the steps do. One that is refused in the middle of a step would leave it half done."""
 

@@ -88,6 +88,7 @@ class RedisStore:
             raise Forbidden
         if version:
             self._mirror.gone("removed", agent_id, version, elsewhere=False)
+            self._mirror.buried(agent_id, version)
         return version > 0
 
     async def expire(self, lease: Lease) -> bool:
@@ -97,6 +98,8 @@ class RedisStore:
             self._mirror.renewed(lease.agent_id, Term(*map(int, rest)))
             return False
         self._mirror.gone("expired", lease.agent_id, int(rest[0]), elsewhere=kind == b"gone")
+        if kind == b"expired":
+            self._mirror.buried(lease.agent_id, int(rest[0]))
         return bool(kind == b"expired")
 
     async def grace(self, alive_at: float, seconds: float) -> None:
