@@ -10,7 +10,7 @@ import pytest
 
 from registry.card import read_card
 from registry.stores.ledger import Gone, Kept, News
-from registry.stores.redis.mirror import Listed, Mirror, Row, Term, timestamp
+from registry.stores.redis.mirror import BURIED_MICROS, MOST_BURIED, Listed, Mirror, Row, Term, timestamp
 
 
 class Told:
@@ -47,6 +47,26 @@ def test_the_answer_and_the_message_of_one_change_count_once() -> None:
     for _ in range(2):
         told.mirror.put("registered", row(10), 10)
     assert told.kinds() == ["registered"]
+
+
+def test_what_was_removed_is_kept_in_mind_for_ten_minutes() -> None:
+    mirror = Told().mirror
+    for agent_id, version in (("a1", 10), ("a2", 20), ("a1", 30), ("a2", 15)):
+        mirror.buried(agent_id, version)
+    mirror.followed(40)
+    assert mirror.gone_since() == ["a1", 30, "a2", 20]
+    mirror.buried("a3", 31 + BURIED_MICROS)
+    assert mirror.gone_since() == ["a2", 20, "a3", 31 + BURIED_MICROS]
+    mirror.buried("a3", 32 + BURIED_MICROS)
+    assert mirror.gone_since() == ["a3", 32 + BURIED_MICROS]
+
+
+def test_what_was_removed_is_kept_in_mind_up_to_a_bound() -> None:
+    mirror = Told().mirror
+    for number in range(MOST_BURIED + 5):
+        mirror.buried(f"a{number}", number)
+    assert len(mirror.gone_since()) == 2 * MOST_BURIED
+    assert mirror.gone_since()[0] == "a5"
 
 
 def test_a_message_from_before_a_removal_brings_nothing_back() -> None:
