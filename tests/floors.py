@@ -18,6 +18,9 @@ def constraints() -> list[str]:
         if bound is None:
             raise SystemExit(f"{requirement}: must have a lower bound, and nothing else")
         found.append(f"{bound[1]}=={bound[2]}")
+    names = [one.partition("==")[0] for one in found]
+    if len(set(names)) < len(names):
+        raise SystemExit("a dependency stands twice: two bounds cannot both be the lower one")
     return found
 
 

@@ -19,6 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.fakes.program import ROOT, clean_environment
+from tests.floors import constraints
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
@@ -199,3 +200,8 @@ def test_no_dependency_is_there_by_chance() -> None:
         for file in (ROOT / package).rglob("*.py"):
             for module in imported(file):
                 assert {owner.lower().replace("_", "-") for owner in owners[module]} & named, f"{file}: {module}"
+
+
+def test_every_dependency_has_one_lower_bound() -> None:
+    """Pitfall 183: what `make test-floors` installs."""
+    assert len(constraints()) == len(PROJECT["dependencies"])
