@@ -161,8 +161,10 @@ class Feed:
                     agent_id, *numbers = line.split(" ")
                     self._mirror.renewed(agent_id, Term(*map(int, numbers)))
             case "removed" | "expired":
-                self._mirror.gone(kind, rest[0], version, elsewhere=True)
-                self._mirror.buried(rest[0], version)
+                agent_id, since = rest  # an end that was found out later is told at the version at which it was
+                self._mirror.gone(kind, agent_id, int(since), elsewhere=True)
+                if kind == "removed":
+                    self._mirror.buried(agent_id, int(since))
             case "registered" | "replaced":
                 agent_id, rev, number, end, seen, ttl, registered_at = rest
                 owner, _, card = body.partition(b"\n")

@@ -8,8 +8,9 @@ again and mends the offset if the server jumped, or its own idea if it was wrong
 
 **The data set** bears a random token and a version that only grows. A server that was emptied or replaced has no
 token or another; one that forgot its last changes (a failover, a restart with older data) has a lower version
-than a node knows of, and gets a new token. Then the callbacks of `on_replaced` put back what this node knows
-before any other step of it runs.
+than a node knows of, and gets a new token; so does one that was started anew since, when a node joins that knows
+nothing, and whose changes would hide what is lacking. Then the callbacks of `on_replaced` put back what this node
+knows before any other step of it runs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from registry.stores.redis.connections import Connections, Disconnected, Unknown
 from registry.stores.redis.jumps import TOLERANCE_SECONDS, server_jumped
 from registry.stores.redis.listener import Listener
 from registry.stores.redis.script import DONE, OFF, STRANGE, Script
-from registry.stores.redis.server import COMMANDS, RIGHTS, check_rights, check_server
+from registry.stores.redis.server import COMMANDS, RIGHTS, check_rights, check_server, run_id
 
 _LATE: Final = 0.9  # of the deadline
 _TIGHT: Final = 0.05
@@ -40,12 +41,12 @@ _log = logging.getLogger(__name__)
 _IDENTIFY: Final = Script(
     "identify",
     """
-local key = p .. 'store'
-local known, had = tonumber(a[2]), redis.call('HMGET', key, 'token', 'version')
-if not had[1] or (number(had[2]) or 0) < known then
+local key, known, run = p .. 'store', tonumber(a[2]), a[3]
+local had = redis.call('HMGET', key, 'token', 'version', 'run')
+if not had[1] or (number(had[2]) or 0) < known or (had[3] and had[3] ~= run) then
   redis.call('HSET', key, 'token', a[1], 'format', 1, 'born', text(now), 'version', text(math.max(known, now)))
-  redis.call('DEL', p .. 'buried')
 end
+redis.call('HSET', key, 'run', run)
 return {redis.call('HGET', key, 'token'), redis.call('HGET', key, 'format')}
 """,
 )
@@ -316,7 +317,8 @@ class Link:
     # -- another data set
 
     async def _identify(self) -> tuple[bytes, bytes]:
-        token, form = await self._run(_IDENTIFY, (secrets.token_hex(8), self._known()), token="")
+        run = await run_id(self._command)
+        token, form = await self._run(_IDENTIFY, (secrets.token_hex(8), self._known(), run), token="")
         return token, form
 
     def _rebuild(self) -> None:
@@ -330,7 +332,8 @@ class Link:
         self._token = token.decode()
         if not self._owing:
             _log.warning(
-                "registry store %s was emptied, or forgot its last changes: putting back what this node knows",
+                "registry store %s was emptied, or restarted, or forgot its last changes: "
+                "putting back what this node knows",
                 self.shown,
             )
         for callback in self._replaced:

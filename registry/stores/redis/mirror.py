@@ -135,6 +135,7 @@ class Mirror:
             self._unread[row.agent_id] = row.rev
             return None
         self._unread.pop(row.agent_id, None)
+        self._buried.pop(row.agent_id, None)
         term = row.term if known is None else max(known.term, row.term)
         registration = Registration(agent, self.lease(row.agent_id, term))
         self.entries[row.agent_id] = Entry(registration, row.rev, term, row.registered_at)

@@ -2,7 +2,7 @@
 
 Keys under the prefix: ``agents/{id}`` (hash: format, card, owner as JSON, registered_at, seen, ttl, number, rev),
 ``leases`` (sorted set: id → end), ``store`` (hash: token, format, born, version, healed), ``buried`` (hash: id →
-version at which it was not there: what is older is not put back), ``contact``, ``clock``. All times are
+version at which it was removed: what is older is not put back), ``contact``, ``clock``. All times are
 microseconds of cluster time. `rev` is the version of the agent's last change but its lease; versions and lease
 numbers are never below the time: none comes twice, whatever the server forgot.
 
@@ -20,8 +20,6 @@ QUIET_SECONDS: Final = 3
 """When no node had contact for longer than this, nobody could be heard: agents get their time anew."""
 REBUILD_SECONDS: Final = 600
 """How long a new data set takes back what nodes know of the one before."""
-YOUNG_SECONDS: Final = 10
-"""How long nodes may not have put back what they know: who is not there then, and removed, must not come later."""
 
 _COMMON: Final = """
 local store, leases = p .. 'store', p .. 'leases'
@@ -48,8 +46,7 @@ end
 local function tell(...) redis.call('PUBLISH', p .. 'discovery', table.concat({...}, ' ')) end
 local function age() return now - (number(redis.call('HGET', store, 'born')) or 0) end
 local function bury(id, version)
-  if age() > REBUILD then return end
-  if (number(redis.call('HGET', p .. 'buried', id)) or 0) < tonumber(version) then
+  if age() < REBUILD and (number(redis.call('HGET', p .. 'buried', id)) or 0) < tonumber(version) then
     redis.call('HSET', p .. 'buried', id, version)
     redis.call('EXPIRE', p .. 'buried', REBUILD / 1000000)
   end
@@ -58,8 +55,8 @@ local function drop(id, kind, since)
   redis.call('DEL', key(id))
   redis.call('ZREM', leases, id)
   local before, version = next_version()
-  bury(id, since or version)
-  tell(before, version, kind, id)
+  if kind == 'removed' then bury(id, since or version) end
+  tell(before, version, kind, id, since or version)
   return version
 end
 """.replace("REBUILD", str(REBUILD_SECONDS * 1_000_000))
@@ -146,13 +143,10 @@ REMOVE: Final = _script(
     """
 local id = a[1]
 local had = row(id, 'owner')
-if not had or ends(id) <= now then
-  if age() < YOUNG then bury(id, text(now)) end
-  return '0'
-end
+if not had or ends(id) <= now then return '0' end
 if had[1] ~= 'null' and had[1] ~= a[2] then return '-1' end
 return drop(id, 'removed')
-""".replace("YOUNG", str(YOUNG_SECONDS * 1_000_000)),
+""",
 )
 
 #: id, number → "expired" version; "gone" version; "kept" number end seen ttl

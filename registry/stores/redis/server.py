@@ -30,14 +30,23 @@ return lacking
 _log = logging.getLogger(__name__)
 
 
+async def run_id(command: Callable[..., Awaitable[Any]]) -> str:
+    """Asks which life of the server this is: another after every start; empty if it does not tell."""
+    return _info(await command("INFO", "server")).get("run_id", "")
+
+
+def _info(answer: bytes) -> dict[str, str]:
+    lines = answer.decode("utf-8", "replace").splitlines()
+    return dict(line.partition(":")[::2] for line in lines)
+
+
 async def check_server(command: Callable[..., Awaitable[Any]], shown: str) -> None:
     """Asks what kind of server it is; warns where it may take agents away.
 
     Raises:
         StoreUnavailable: it cannot be used.
     """
-    text = (await command("INFO")).decode("utf-8", "replace")
-    info = dict(line.partition(":")[::2] for line in text.splitlines())
+    info = _info(await command("INFO"))
     if info.get("cluster_enabled") == "1":
         raise StoreUnavailable("it is a Redis Cluster, which is not supported: use one server, or Sentinel")
     if info.get("role") == "slave":

@@ -98,8 +98,6 @@ class RedisStore:
             self._mirror.renewed(lease.agent_id, Term(*map(int, rest)))
             return False
         self._mirror.gone("expired", lease.agent_id, int(rest[0]), elsewhere=kind == b"gone")
-        if kind == b"expired":
-            self._mirror.buried(lease.agent_id, int(rest[0]))
         return bool(kind == b"expired")
 
     async def grace(self, alive_at: float, seconds: float) -> None:
