@@ -5,7 +5,7 @@ next body: new pages, each zeroed at its first touch. For 100 KB requests that w
 Other C libraries have no such switch, and need none.
 
 The collector looks whenever 700 objects more have been made than freed: at every few streams that open. It finds
-nothing, since what is over is freed at once (`tests/test_cycles.py`). That was a fifth of the CPU of an opening.
+nothing, since what is over is freed at once (`tests/test_cycles.py`). That was a quarter of the CPU of an opening.
 """
 
 from __future__ import annotations

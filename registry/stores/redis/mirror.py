@@ -21,7 +21,11 @@ from registry.errors import Invalid
 from registry.stores.ledger import Change, Gone, Kept
 
 BURIED_MICROS: Final = 600 * 1_000_000
-"""How long it is kept in mind what was removed: versions are never below the time. All nodes hear of it sooner."""
+"""How long it is kept in mind what was removed: versions are never below the time.
+
+Nodes hear of it within seconds; one that is cut off for longer than this may bring somebody back, should the
+store be emptied then.
+"""
 MOST_BURIED: Final = 10_000
 
 _log = logging.getLogger(__name__)
@@ -184,8 +188,8 @@ class Mirror:
         return self.entries.keys() | self._unread.keys()
 
     def gone_since(self) -> list[str | int]:
-        """What was removed of late, or by news ahead of the feed: id and version, one after the other."""
-        return [word for pair in (*self._buried.items(), *self._gone.items()) for word in pair]
+        """What was removed of late: id and version, one after the other."""
+        return [word for pair in self._buried.items() for word in pair]
 
     # -- a listing of everything
 

@@ -1,10 +1,10 @@
 """The steps of the store, in Lua: each is done wholly or not at all, by the server's clock.
 
-Keys under the prefix: ``agents/{id}`` (hash: format, card, owner as JSON, registered_at, seen, ttl, number, rev),
-``leases`` (sorted set: id → end), ``store`` (hash: token, format, born, version, healed), ``buried`` (hash: id →
-version at which it was removed: what is older is not put back), ``contact``, ``clock``. All times are
-microseconds of cluster time. `rev` is the version of the agent's last change but its lease; versions and lease
-numbers are never below the time: none comes twice, whatever the server forgot.
+Keys under the prefix: ``agents/{id}`` (hash: format, card, owner as JSON, registered_at, seen, ttl, number,
+rev), ``leases`` (sorted set: id → end), ``store`` (hash: token, format, born, version, healed, run), ``buried``
+(hash: id → version at which it was removed: what is older is not put back), ``contact``, ``clock``. All times
+are microseconds of cluster time. `rev` is the version of the agent's last change but its lease; versions and
+lease numbers are never below the time: none comes twice, whatever the server forgot.
 
 A message on ``discovery`` is a line (previous version, version, kind, and by kind more) and a body. Who knows
 another previous version has missed something.
